@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from supervisor.core.retry import Again, GiveUp, Retry
     from supervisor.main import main
     from supervisor.plugins.contract import Plugin
+    from supervisor.roles.leadership.leadership import Leadership, leadership
     from supervisor.roles.worker.attempt.context import Context, Interrupted, SoftTimeout
     from supervisor.roles.worker.attempt.middleware import Middleware
     from supervisor.store.cache.decorator import cached
@@ -31,6 +32,7 @@ __all__ = [
     "GiveUp",
     "Interrupted",
     "JobFunction",
+    "Leadership",
     "Middleware",
     "Plugin",
     "Producer",
@@ -48,6 +50,7 @@ __all__ = [
     "enqueue_many",
     "errors",
     "job",
+    "leadership",
     "main",
     "testing",
 ]
@@ -58,6 +61,7 @@ _MODULES = {
     "GiveUp": "supervisor.core.retry",
     "Interrupted": "supervisor.roles.worker.attempt.context",
     "JobFunction": "tenure.declaring",
+    "Leadership": "supervisor.roles.leadership.leadership",
     "Middleware": "supervisor.roles.worker.attempt.middleware",
     "Plugin": "supervisor.plugins.contract",
     "Producer": "supervisor.store.producer.producer",
@@ -75,6 +79,7 @@ _MODULES = {
     "enqueue_many": "supervisor.store.producer.enqueueing",
     "errors": "tenure",
     "job": "supervisor.core.jobs.registry",
+    "leadership": "supervisor.roles.leadership.leadership",
     "main": "supervisor.main",
     "testing": "tenure",
 }

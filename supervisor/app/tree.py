@@ -23,7 +23,8 @@ from supervisor.process.child import watch_faults
 from supervisor.process.parent import ChildIdentity, SlotSpec
 from supervisor.reload.audiences import Audience
 from supervisor.reload.config_memfd import ConfigReader, Handover
-from supervisor.roles import agent, scheduler, web
+from supervisor.roles import scheduler, web
+from supervisor.roles.agent import main as agent
 from supervisor.roles.child import Listeners, Seat
 from supervisor.roles.worker import entry as worker
 from supervisor.settings.schedules.complete import import_jobs

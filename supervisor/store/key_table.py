@@ -158,6 +158,18 @@ KEY_TABLE = (
     KeyRow("event_log", "event:log", "stream", "events", "events.keep", "each entry"),
     KeyRow("event_writer", "event:writer:<id>", "string", "web processes", "ten minutes", "expiry"),
     KeyRow("plugins", "plugins", "hash", "plugins", "a week after the last change", "expiry"),
+    *(
+        KeyRow(
+            f"leadership_{name}", f"leadership:<name>:{name}", kind, "names of leaderships", "those of 30 d", "expiry"
+        )
+        for name, kind in (
+            ("lease", "hash"),
+            ("fence", "string"),
+            ("genesis", "string"),
+            ("events", "stream"),
+            ("candidates", "hash"),
+        )
+    ),
     KeyRow("cache", "cache:<kind>:<name>", "string", "cached calls", "their ttl", "expiry"),
     KeyRow("cloudforet_emitted", "cloudforet:emitted:<run>", "string", "messages to SpaceONE", "24 h", "expiry"),
     KeyRow("cloudforet_ingested", "cloudforet:ingested", "hash", "queues of SpaceONE", "queues", "nobody"),

@@ -86,24 +86,42 @@ class QueueKeys:
         return self._cluster + spell(name, self.queue, *values)
 
 
-class Keys:
+class LeaseKeys:
+    """The keys of one lease: the replicas', or a leadership's of programs."""
+
+    name = ""
+    """Name of the leadership; empty: the replicas'."""
+
+    alive = ""
+    """Prefix of pub/sub channels, one for each epoch. Its holder is subscribed; nothing is ever published."""
+
+    def __init__(self, prefix: str, leadership: str | None = None) -> None:
+        """Build those of the replicas, or of the leadership of that name."""
+        self.prefix = prefix
+        if leadership is not None:
+            self.name = leadership
+        self.lease = self._of_lease("lease")
+        """Hash. The current term. The replicas' has no expiry: that a holder is dead is observed, not computed."""
+        self.fence = self._of_lease("fence")
+        """String. Highest epoch ever granted; survives the loss of the lease."""
+        self.genesis = self._of_lease("genesis")
+        """String. Identity of this data set, written once: tells an emptied one from an old one."""
+        self.events = self._of_lease("events")
+        """Stream, capped. What happened to the lease; standbys block on it."""
+        self.candidates = self._of_lease("candidates")
+        """Hash. Replica to ``seen_ms json``: who could lead."""
+
+    def _of_lease(self, name: str) -> str:
+        return self.prefix + (spell(f"leadership_{name}", self.name) if self.name else spell(name))
+
+
+class Keys(LeaseKeys):
     """The keys of one cluster."""
 
     def __init__(self, cluster: str) -> None:
         self.cluster = check_name("cluster", cluster)
-        self.prefix = f"{{tenure:{cluster}}}:"
-        self.lease = self._of("lease")
-        """Hash. The current term. No expiry: that a holder is dead is observed, not computed."""
-        self.fence = self._of("fence")
-        """String. Highest epoch ever granted; survives the loss of the lease."""
-        self.genesis = self._of("genesis")
-        """String. Identity of this data set, written once: tells an emptied one from an old one."""
-        self.events = self._of("events")
-        """Stream, capped. What happened to the lease; standbys block on it."""
-        self.candidates = self._of("candidates")
-        """Hash. Replica to ``seen_ms json``: who could lead."""
+        super().__init__(f"{{tenure:{cluster}}}:")
         self.alive = self._of("alive", "")
-        """Prefix of pub/sub channels, one for each epoch. Its holder is subscribed; nothing is ever published."""
         self.schedule_def = self._of("schedule_def")
         """Hash. Schedule to revision, timing digest, set digest and definition, one per line."""
         self.schedule_next = self._of("schedule_next")
@@ -218,6 +236,10 @@ class Keys:
     def progress(self, run_id: str) -> str:
         """String, expires. Fence of the execution, a space, and the JSON of its reported progress."""
         return self._of("progress", run_id)
+
+    def leadership(self, name: str) -> LeaseKeys:
+        """Return the keys of the lease that programs contend for by ``name``; they expire when nobody does."""
+        return LeaseKeys(self.prefix, check_name("leadership", name))
 
     def queue(self, queue: str) -> QueueKeys:
         """Return the keys of ``queue``."""

@@ -37,8 +37,10 @@ class Actor:
         *,
         on_step: Callable[[], None] = lambda: None,
         on_end: Callable[[], None] = lambda: None,
+        events_after: Callable[[str], list[Any]] | None = None,
     ) -> None:
         self.name = name
+        self._events_after = events_after or world.server.events_after
         self._world = world
         self._clock = clock
         self._link = link
@@ -94,7 +96,7 @@ class Actor:
         if isinstance(step, Listen | Watch) and self._world.is_server_up and not self._link.is_cut:
             server = self._world.server
             heard: list[Any] = (
-                server.events_after(step.last_id) if isinstance(step, Listen) else server.changes_after(step.last_id)
+                self._events_after(step.last_id) if isinstance(step, Listen) else server.changes_after(step.last_id)
             )
             if heard:
                 number, fate = self._number, self._world.network.fate()

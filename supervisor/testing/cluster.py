@@ -17,6 +17,7 @@ import threading
 from collections.abc import Mapping
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, Self, cast
 
@@ -32,6 +33,7 @@ from supervisor.store.producer.substitute import substituted
 from supervisor.store.schedules.fire import FireCode
 from supervisor.testing import assertions
 from supervisor.testing.definitions import profiles_of, schedule_of, timing_of
+from supervisor.testing.leaderships import SimulatedLeadership
 from supervisor.testing.replica import Replica
 from supervisor.testing.runs import EnqueuedRun, Finished, InlineWorker, waiting_runs
 from supervisor.testing.server import ImmediateStore, Server, driven_time
@@ -126,6 +128,7 @@ class Cluster:
             open_async_store=lambda: cast("AsyncStore", ImmediateStore(self._world.server.store)),
             in_place_of_waiting=self._run_now,
         )
+        self._producer.simulate_leadership = partial(SimulatedLeadership, self._world, self._clock)
         self._exits.enter_context(substituted(self._producer))
         self._worker = InlineWorker(self._world.server, self._clock, self._producer)
         for replica in self._replicas.values():

@@ -121,9 +121,13 @@ class Server:
 
     def changes_after(self, last_id: str) -> list[tuple[str, dict[str, str]]]:
         """Return the changes of schedules after ``last_id``."""
-        if self.store.newest(self.keys.schedule_changes) <= _order(last_id):
+        return self.entries_after(self.keys.schedule_changes, last_id)
+
+    def entries_after(self, stream: str, last_id: str) -> list[tuple[str, dict[str, str]]]:
+        """Return the entries of ``stream`` after ``last_id``."""
+        if self.store.newest(stream) <= _order(last_id):
             return []
-        entries: Any = self.store.raw.xrange(self.keys.schedule_changes, f"({last_id}", "+")
+        entries: Any = self.store.raw.xrange(stream, f"({last_id}", "+")
         return [(_text(at), {_text(k): _text(v) for k, v in fields.items()}) for at, fields in entries]
 
     def empty(self) -> None:

@@ -6,18 +6,20 @@ import inspect
 from collections.abc import Callable
 
 from supervisor.core.model import Kind
-from supervisor.store.keys import Keys, QueueKeys
+from supervisor.store.keys import Keys, LeaseKeys, QueueKeys
 
 NAMES = {"kind": Kind.SYNC, "priority": 1}
-_NO_KEYS = {"cluster", "prefix", "queue", "alive"}
+_NO_KEYS = {"cluster", "prefix", "queue", "alive", "name", "leadership"}
 
 
 def every_key(keys: Keys, *, queue: str = "broken") -> dict[str, str]:
     """Return each key by the name of what builds it; those of a queue are of ``queue``, the others of ``x``."""
-    return {f"q.{name}": key for name, key in _built(keys.queue(queue)).items()} | _built(keys)
+    of_queue = {f"q.{name}": key for name, key in _built(keys.queue(queue)).items()}
+    of_leadership = {f"leadership.{name}": key for name, key in _built(keys.leadership("x")).items()}
+    return of_queue | of_leadership | _built(keys)
 
 
-def _built(of: Keys | QueueKeys) -> dict[str, str]:
+def _built(of: LeaseKeys | QueueKeys) -> dict[str, str]:
     found = {}
     for name, value in inspect.getmembers(of):
         if name.startswith("_") or name in _NO_KEYS:

@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
+import tenure
 from tenure import (
     Again,
     Context,
     GiveUp,
     JobFunction,
+    Leadership,
     Middleware,
     Producer,
     Resource,
@@ -24,6 +26,7 @@ from tenure import (
     enqueue_async,
     enqueue_many,
     job,
+    leadership,
 )
 from tenure.errors import ArgumentsError, StoreUnavailableError, TenureError
 from tenure.testing import ClusterFactory
@@ -141,3 +144,16 @@ def test_of_a_user(tenure_cluster: ClusterFactory) -> None:
     cluster = tenure_cluster(replicas=2)
     cluster.advance("5s")
     assert_type(cluster.leader, str | None)
+
+
+async def leads() -> None:
+    async def begin(epoch: int) -> None:
+        assert epoch
+
+    with tenure.leadership("billing", on_changed=print, lease_duration="10s") as lead:
+        assert_type(lead.is_leader, bool)
+        assert_type(lead.leader, str | None)
+        assert_type(lead.confirm(), int)
+    async with leadership("billing", on_started=begin, grace=timedelta(seconds=5)) as lead:
+        assert_type(await lead.wait_async(3), bool)
+    assert_type(leadership(on_changed=print), Leadership)

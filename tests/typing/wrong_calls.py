@@ -84,3 +84,16 @@ def retries() -> None:
     Retry(on="TimeoutError")  # expect-error
     Retry(on=(1,))  # expect-error
     Retry(times=3)  # expect-error
+
+
+def leads() -> None:
+    tenure.leadership(3)  # expect-error
+    tenure.leadership(on_started=print)  # expect-error
+    tenure.leadership("billing", on_started="print")  # expect-error
+    tenure.leadership("billing", on_changed=lambda: None)  # expect-error
+    tenure.leadership("billing", ttl=5)  # expect-error
+    lead = tenure.leadership("billing")
+    lead.epoch = 3  # expect-error
+    lead.is_leader()  # expect-error
+    name: str = lead.leader  # expect-error
+    assert name

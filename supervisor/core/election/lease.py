@@ -191,6 +191,13 @@ class Loss(StrEnum):
     ROLLED_BACK = "rolled_back"  # the same one, at an earlier moment: an asynchronous fail-over, a restored copy
 
 
+class DataLoss(StrEnum):
+    """Response of a leader to a loss of data in Redis."""
+
+    RESUME = "resume"
+    HOLD = "hold"
+
+
 @dataclass(frozen=True, slots=True)
 class Memory:
     """Memory of a replica about the lease, whatever becomes of Redis."""

@@ -17,6 +17,7 @@ from typing import Any
 
 from pydantic import Field, PrivateAttr, SecretStr, SerializerFunctionWrapHandler, field_serializer, model_serializer
 
+from supervisor.core.election.lease import DataLoss
 from supervisor.core.features import FAST_CRASH_DETECTION, is_enabled
 from supervisor.settings.base import NAME, FeatureName, ModuleName, Path, PoolName, QueueName, ScheduleId, Section
 from supervisor.settings.masking import EMBEDDED, MASK, mask_redis_url, mask_references
@@ -111,13 +112,6 @@ class RedisSettings(Section):
     @field_serializer("password", "sentinel_password")
     def _mask_password(self, password: SecretStr | None) -> str | None:
         return None if password is None else MASK
-
-
-class DataLoss(StrEnum):
-    """Response of a leader to a loss of data in Redis."""
-
-    RESUME = "resume"
-    HOLD = "hold"
 
 
 class ElectionSettings(Section):

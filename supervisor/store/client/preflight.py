@@ -47,8 +47,8 @@ READ_COMMANDS = (
 )
 TREE_COMMANDS = ("scan", "pubsub|numsub")
 """What only trees call: both tell of keys or channels that are not the cluster's."""
-PRODUCER_WRITES = ("q:*", "limit:*", "enqueues:*", "queues", "awaited", "rung:*", "ended:*", "result:*")
-"""Keys of a cluster that enqueueing and waiting for a result write."""
+PRODUCER_WRITES = ("q:*", "limit:*", "enqueues:*", "queues", "awaited", "rung:*", "ended:*", "result:*", "leadership:*")
+"""Keys of a cluster that enqueueing, waiting for a result and leaderships of programs write."""
 AclRole = Literal["tree", "producer", "reader"]
 
 

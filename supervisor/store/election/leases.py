@@ -20,7 +20,7 @@ import msgspec
 
 from supervisor.core.json_values import read_json
 from supervisor.core.signing import Signer, without_mark
-from supervisor.store.keys import Keys
+from supervisor.store.keys import LeaseKeys
 from supervisor.store.scripts import Call, read_hash, script
 from supervisor.store.wire.codec import cut, foreign_number, number, pairs, text
 
@@ -136,7 +136,7 @@ class LeaseEvent(msgspec.Struct, frozen=True, kw_only=True):
 class Leases:
     """Builds the calls."""
 
-    def __init__(self, keys: Keys, *, has_presence: bool = False) -> None:
+    def __init__(self, keys: LeaseKeys, *, has_presence: bool = False) -> None:
         """Build calls on ``keys``; with ``has_presence`` they ask and report who shows that it lives."""
         self._keys = keys
         self._alive = keys.alive if has_presence else ""
@@ -226,13 +226,8 @@ class Leases:
         """Give the caller's own term a later epoch, after the confirmed death of its scheduler or a roll-back."""
         assert _NONCE.fullmatch(new_nonce), "a nonce is 32 hex digits"
         keys = {**self._record, "fence": self._keys.fence}
-        args = {
-            "epoch": epoch,
-            "nonce": nonce,
-            "new_nonce": new_nonce,
-            "duration_ms": duration_ms,
-            "rolled_back": int(is_rolled_back),
-        }
+        args = {"epoch": epoch, "nonce": nonce, "new_nonce": new_nonce, "duration_ms": duration_ms}
+        args["rolled_back"] = int(is_rolled_back)
         return script("lease_promote").call(keys=keys, args=args, parse=_view)
 
     def release(self, *, epoch: int, nonce: str, reason: str, prefer: str = "") -> Call[LeaseView]:
@@ -265,6 +260,11 @@ class Leases:
         """Take replicas off the candidates, 1 to 100 of them."""
         keys = {"candidates": self._keys.candidates, "lease": self._keys.lease}
         return script("candidate_withdraw").call(keys=keys, args={"replicas": replicas}, parse=lambda _: None)
+
+    def keep(self, ttl_ms: int) -> Call[int]:
+        """Let the record of a leadership of programs expire ``ttl_ms`` from now, unless it is kept again."""
+        keys = {**self._record, "fence": self._keys.fence, "candidates": self._keys.candidates}
+        return script("lease_keep").call(keys=keys, args={"ttl_ms": ttl_ms}, parse=int)
 
     def candidates(self) -> Call[list[CandidateInfo]]:
         """Read who could lead, in the order of their names. Whoever vanished is still in it; see ``seen_ms``."""

@@ -77,7 +77,7 @@ class Producer:
         destination: Destination | None = None,
         in_place_of_waiting: Callable[[], object] | None = None,
     ) -> None:
-        self._clock = clock or SystemClock()
+        self.clock = self._clock = clock or SystemClock()
         self._entropy = entropy
         self._on_enqueued = on_enqueued or (lambda _template, _count: None)
         self.keys = Keys(cluster)
@@ -92,6 +92,7 @@ class Producer:
             lambda: AsyncStore.connect(url, settings=settings, name=name, follow=follow)
         )
         self._destination = destination  # None: what it enqueues is executed where it comes from
+        self.simulate_leadership: Callable[..., Any] | None = None  # executes leaderships under the clock of a test
         self._in_place_of_waiting = in_place_of_waiting  # for results, where nobody else executes runs: in tests
         self._templates = JobTemplates()
         self._forget()
@@ -308,6 +309,11 @@ class Producer:
                 if not tries_left or self._clock.elapsed_ns() > until_ns:
                     raise
         raise AssertionError("unreachable")
+
+    def new_store(self) -> Store:
+        """Return a client of its own, for a thread that is no caller's. Opens no connection yet."""
+        self._refuse_in_tests()
+        return self._open()
 
     def _refuse_in_tests(self) -> None:
         if substitute.refusal and self._is_real:

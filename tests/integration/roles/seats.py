@@ -124,7 +124,7 @@ def main() -> int:
         for name, every_ms in spec.get("schedules", {}).items()
     )
     if spec["role"] == "agent":
-        from supervisor.roles import agent  # noqa: PLC0415 - one role to a process
+        from supervisor.roles.agent import main as agent  # noqa: PLC0415 - one role to a process
 
         return agent.main(seat, definitions)
     from supervisor.roles import scheduler  # noqa: PLC0415

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from supervisor.clock import Clock
+from supervisor.core.election.lease import DataLoss
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.signing import Signer
 from supervisor.core.supervision.scoreboard import Board
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.roles.effects import Reporter
-from supervisor.settings.sections.models import DataLoss, ElectionSettings
 from supervisor.store.election.leases import CandidateInfo, Leases
+
+if TYPE_CHECKING:  # programs that contend load no pydantic
+    from supervisor.settings.sections.models import ElectionSettings
 
 # A refusal (a password changed under us) is waited out like an outage: no replica ever stops contending.
 UNANSWERED = (StoreUnavailableError, StoreRefusedError)

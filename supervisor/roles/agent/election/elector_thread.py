@@ -13,6 +13,7 @@ Does not guarantee
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from random import Random
 from threading import Event, Thread
 from typing import Any
@@ -23,22 +24,30 @@ from supervisor.roles.agent.election.context import ElectionContext
 from supervisor.roles.agent.election.elector import Elector
 from supervisor.roles.agent.election.presence import PresenceThread
 from supervisor.roles.agent.election.watchdog import MARGIN_NS
-from supervisor.roles.effects import Listen, RunScript, Step
+from supervisor.roles.effects import Listen, RunScript, Step, Steps
 from supervisor.store.client.sync_client import Store
-from supervisor.store.keys import Keys
+from supervisor.store.keys import LeaseKeys
 
 
 class ElectorThread:
     """The elector, its thread and its connection."""
 
     def __init__(
-        self, context: ElectionContext, *, store: Store, keys: Keys, presence: PresenceThread | None = None
+        self,
+        context: ElectionContext,
+        *,
+        store: Store,
+        keys: LeaseKeys,
+        presence: PresenceThread | None = None,
+        steps: Callable[[], Steps[None]] | None = None,
     ) -> None:
+        """Build it; ``steps`` are executed in place of those of an elector of its own."""
         self._context = context
         self._presence = presence
         self._store = store
         self._events = keys.events
         self._elector = Elector(context)
+        self._steps = steps or self._elector.run
         self._woken = Event()
         self.failure: BaseException | None = None
         self.answered_ns = 0  # when Redis last answered a question of the election
@@ -73,7 +82,7 @@ class ElectorThread:
 
     def _run(self) -> None:
         try:
-            drive(self._elector.run(), self._execute)
+            drive(self._steps(), self._execute)
         except BaseException as failure:  # noqa: BLE001 - the main thread reports it and ends the role
             self.failure = failure
         finally:

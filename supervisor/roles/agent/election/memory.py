@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from supervisor.core.election.clock_skew import Skew
-from supervisor.core.election.lease import ElectorEvent, Loss, Memory, Sight, State, retry_delay_ns, step
+from supervisor.core.election.lease import DataLoss, ElectorEvent, Loss, Memory, Sight, State, retry_delay_ns, step
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.roles.agent.election.context import ElectionContext
-from supervisor.settings.sections.models import DataLoss
 from supervisor.store.election.leases import LeaseCode, LeaseView
 from supervisor.store.wire.codec import foreign_number
 

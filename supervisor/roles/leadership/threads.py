@@ -1,0 +1,124 @@
+"""Threads of a leadership: one contends, one calls back.
+
+Guarantees
+    A callback that hangs or raises delays no renewal. An elector that fails is replaced, and resumes its term.
+    The end waits for the last callback for the grace period at most, and for the release of the lease; both are
+    bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from inspect import isawaitable
+
+from supervisor.core.units import SECOND_NS
+from supervisor.roles.agent.election.elector_thread import ElectorThread
+from supervisor.roles.agent.election.held_term import RELEASE_TRIES_MAX
+from supervisor.roles.leadership.callbacks import Callbacks, Told
+from supervisor.roles.leadership.contender import Contender
+from supervisor.store.client.sync_client import Store
+
+_LOOK_S = 5.0  # how soon an elector that failed is replaced
+_END_S = 2.0  # beside the tries to release
+
+log = logging.getLogger("tenure.leadership")
+
+
+def call_back(call: Told, loop: asyncio.AbstractEventLoop | None) -> None:
+    """Make one call of a program, in its event loop if it has one; whatever it raises is logged."""
+    try:
+        if loop is None:
+            call()
+        else:
+            asyncio.run_coroutine_threadsafe(in_loop(call), loop).result()
+    except Exception:
+        log.exception("a callback of a leadership raised; the leadership goes on")
+
+
+async def in_loop(call: Told) -> None:
+    """Make one call, and await its result if that can be."""
+    found = call()
+    if isawaitable(found):
+        await found
+
+
+class LeadershipThreads:
+    """Execution of a contender in a program."""
+
+    def __init__(
+        self,
+        contender: Callable[[Callable[[], None]], Contender],
+        callbacks: Callbacks,
+        *,
+        open_store: Callable[[], Store],
+        loop: asyncio.AbstractEventLoop | None,
+    ) -> None:
+        self._condition = threading.Condition()
+        self._news = 0
+        self.contender = contender(self.changed)
+        self._callbacks = callbacks
+        self._open_store = open_store
+        self._loop = loop
+        self._is_closing = False
+        self._elector = self._new_elector()
+        self._notifier = threading.Thread(target=self._notify, name="leadership", daemon=True)
+
+    def start(self) -> None:
+        """Begin to contend."""
+        self._elector.start()
+        self._notifier.start()
+
+    def changed(self) -> None:
+        """Look again at who leads."""
+        with self._condition:
+            self._news += 1
+            self._condition.notify_all()
+
+    def wait(self, timeout_s: float | None, is_over: Callable[[], bool]) -> None:
+        """Return once ``is_over``, looked at after each change, or after ``timeout_s``."""
+        with self._condition:
+            self._condition.wait_for(is_over, timeout_s)
+
+    def end(self, grace_s: float) -> None:
+        """Have the program told that it stopped, then give the lease back. Called twice it waits twice."""
+        self._is_closing = True
+        self.changed()
+        if threading.current_thread() is self._notifier:
+            return  # a callback ends its own leadership: what follows is done when it has returned
+        self._notifier.join(grace_s)
+        self._release()
+        tries_s = RELEASE_TRIES_MAX * self.contender.context.timing.timeout_ns / SECOND_NS
+        self._elector.join(tries_s + _END_S)
+
+    def _release(self) -> None:
+        self.contender.around.is_ending = True
+        self._elector.wake()
+
+    def _notify(self) -> None:
+        context = self.contender.context
+        while True:
+            with self._condition:
+                seen = self._news
+            standing = self.contender.standing()
+            if self._is_closing:
+                standing = standing._replace(epoch=0)
+            if (call := self._callbacks.due(standing)) is not None:
+                call_back(call, self._loop)
+                continue
+            if self._is_closing:
+                self._release()
+                return
+            if not self._elector.is_alive():
+                log.error("the elector of a leadership failed; it is started again", exc_info=self._elector.failure)
+                self._elector = self._new_elector()
+                self._elector.start()
+            left_s = (self.contender.next_ns() - context.now()) / SECOND_NS
+            with self._condition:
+                self._condition.wait_for(lambda: self._news != seen, min(_LOOK_S, max(0.001, left_s)))  # noqa: B023
+
+    def _new_elector(self) -> ElectorThread:
+        contender = self.contender
+        return ElectorThread(contender.context, store=self._open_store(), keys=contender.keys, steps=contender.steps)
