@@ -12,9 +12,11 @@ from typing import Any
 import click
 import msgspec
 
+from supervisor.core.json_values import without_controls
+
 FORMATS = ("table", "json", "yaml")
 _STEERING = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""Controls that JSON and YAML do not escape by themselves: C1, which a terminal obeys, and those of direction."""
+"""Controls that YAML does not escape by itself: C1, which a terminal obeys, and those of direction."""
 
 _COLUMNS, _WHERE = "tenure.columns", "tenure.where"
 
@@ -118,7 +120,7 @@ def print_record(value: Mapping[str, Any], *, line: str, output: str) -> None:
     if output == "table":
         say(line)
     elif output == "json":
-        click.echo(_escaped(msgspec.json.encode(value).decode()))
+        click.echo(without_controls(msgspec.json.encode(value)).decode())
     else:
         click.echo("---")
         print_value(value, output=output)
@@ -127,7 +129,7 @@ def print_record(value: Mapping[str, Any], *, line: str, output: str) -> None:
 def print_value(value: Any, *, output: str) -> None:
     """Print one value as JSON or YAML."""
     if output == "json":
-        click.echo(_escaped(msgspec.json.format(msgspec.json.encode(value), indent=2).decode()))
+        click.echo(without_controls(msgspec.json.format(msgspec.json.encode(value), indent=2)).decode())
     else:
         import yaml
 
@@ -173,11 +175,6 @@ def printable(text: str) -> str:
 
 def _shown(character: str) -> str:
     return character if character == "\n" else character.encode("unicode_escape").decode()
-
-
-def _escaped(text: str) -> str:
-    """Return JSON in which the controls that JSON permits in strings are escaped; it means the same."""
-    return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def moment(wall_ms: int | None) -> str | None:

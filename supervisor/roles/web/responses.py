@@ -10,6 +10,7 @@ import msgspec
 from aiohttp import web
 
 from supervisor.core.errors import TenureError
+from supervisor.core.json_values import without_controls
 from supervisor.settings.web.tokens import Token
 
 HEADERS = {
@@ -52,8 +53,8 @@ def wants_json(request: web.Request) -> bool:
 
 
 def json_body(value: Any) -> bytes:
-    """Return ``value`` as indented JSON: people read it too."""
-    return msgspec.json.format(msgspec.json.encode(value), indent=2) + b"\n"
+    """Return ``value`` as indented JSON: people read it too, in a terminal, which obeys no text of others."""
+    return without_controls(msgspec.json.format(msgspec.json.encode(value), indent=2)) + b"\n"
 
 
 def json_response(value: Any, *, status_code: int = 200, headers: dict[str, str] | None = None) -> web.Response:

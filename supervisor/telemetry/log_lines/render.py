@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from supervisor.core.json_values import without_controls
 from supervisor.telemetry.log_lines.log_sink import LINE_BYTES_MAX
 from supervisor.telemetry.masking import mask_text, text_of
 
@@ -53,9 +54,10 @@ def cut(text: str, chars: int) -> str:
 
 def _encode(event: Event) -> bytes:
     try:
-        return _encoder.encode(event) + b"\n"
+        return without_controls(_encoder.encode(event)) + b"\n"
     except (UnicodeEncodeError, OverflowError, RecursionError, TypeError):
-        return _encoder.encode({_printable(name): _printable(str(value)) for name, value in event.items()}) + b"\n"
+        texts = {_printable(name): _printable(str(value)) for name, value in event.items()}
+        return without_controls(_encoder.encode(texts)) + b"\n"
 
 
 def _printable(text: str) -> str:
@@ -122,11 +124,11 @@ def console_renderer(*, coloured: bool) -> Render:
         level = event["level"]
         who = f"{event['cluster']}/{event['replica']} {event['role']}[{event['pid']}]"
         fields = " ".join(
-            f"{paint(name, '36')}={_field(value)}" for name, value in event.items() if name not in _COLUMNS
+            f"{paint(_escape(name), '36')}={_field(value)}" for name, value in event.items() if name not in _COLUMNS
         )
         head = f"{paint(event['ts'][11:], '2')} {paint(f'{level:<8}', _COLOURS.get(level, '0'))} {paint(who, '2')}"
         line = f"{head} {paint(_escape(str(event['event'])), '1')} {fields}".rstrip()
-        tail = f"\n{event['traceback']}" if "traceback" in event else ""
+        tail = "".join(f"\n{_escape(each)}" for each in event["traceback"].split("\n")) if "traceback" in event else ""
         return f"{line}{tail}\n".encode("utf-8", "backslashreplace")
 
     return render

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 import yaml
 
 from supervisor.cli.output import print_record, print_rows, print_section, print_value, say
+from supervisor.roles.web.responses import json_body
+from supervisor.telemetry.log_lines.render import console_renderer, render_json
 
 CONTROLS = "".join(map(chr, [*range(9), 11, 12, *range(14, 32), *range(0x7F, 0xA0)]))
 TURNING = "\u061c\u200e\u200f\u2028\u2029\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
@@ -24,7 +27,14 @@ def rows(output: str) -> None:
     print_rows([ROW], columns=["reason", HOSTILE], output=output, empty="")
 
 
-FORMS: dict[str, Callable[[], None]] = {
+def logged(render: Callable[[dict[str, Any]], bytes]) -> None:
+    """Print a line of the log about an error of somebody else's job."""
+    who = {"ts": "2026-11-23T00:00:00.000Z", "level": "error", "cluster": "c", "replica": "r", "role": "web", "pid": 1}
+    event = {**who, "event": HOSTILE, "reason": HOSTILE, HOSTILE: 1, "traceback": f"Error: {HOSTILE}"}
+    sys.stdout.write(render(event).decode())
+
+
+FORMS: dict[str, Callable[[], object]] = {
     "table": lambda: rows("table"),
     "json": lambda: rows("json"),
     "yaml": lambda: rows("yaml"),
@@ -35,6 +45,9 @@ FORMS: dict[str, Callable[[], None]] = {
     "record as json": lambda: print_record(ROW, line=HOSTILE, output="json"),
     "record as yaml": lambda: print_record(ROW, line=HOSTILE, output="yaml"),
     "line": lambda: say(HOSTILE),
+    "log as json": lambda: logged(render_json),
+    "log for people": lambda: logged(console_renderer(coloured=False)),
+    "answer of the API": lambda: sys.stdout.write(json_body(ROW).decode()),
 }
 
 
@@ -52,6 +65,7 @@ def test_scripts_get_the_text_unchanged(capsys: pytest.CaptureFixture[str]) -> N
     """What is escaped in JSON and YAML is read back as it was."""
     print_value(ROW, output="json")
     assert json.loads(capsys.readouterr().out) == ROW
+    assert json.loads(json_body(ROW)) == ROW
     print_value(ROW, output="yaml")
     assert yaml.safe_load(capsys.readouterr().out) == ROW
 

@@ -19,6 +19,7 @@ from supervisor.clock import Clock
 from supervisor.core.durations import parse_duration
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.events import LEVELS
+from supervisor.core.json_values import without_controls
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.web.events.followers import Followers, Item, Streamer, TooManyFollowersError
 from supervisor.roles.web.responses import (
@@ -148,7 +149,7 @@ async def _send_events(response: web.StreamResponse, events: list[KeptEvent], wa
     """Send those of ``events`` that are wanted; return the id of the last one either way."""
     for event in events:
         if wanted.admits(event):
-            body = msgspec.json.encode(event.row())
+            body = without_controls(msgspec.json.encode(event.row()))
             await _send(response, b"id: %b\nevent: %b\ndata: %b\n\n" % (event.id.encode(), _name(event), body))
         last_id = event.id
     return last_id
