@@ -123,11 +123,14 @@ def tests_of(path: Path) -> list[str]:
 
 
 def wider_tests_of(path: Path) -> list[str]:
-    """Return the folders of tests of the module's own folder, and the simulation of what elects and fires."""
+    """Return the folders of tests nearest to the module's own, and the simulation of what elects and fires."""
     folder = path.parent.relative_to(ROOT / "supervisor")
-    found = [f"tests/{layer}/{folder}" for layer in ("unit", "integration")]
-    found += ["tests/simulation/test_simulation.py", "tests/simulation/test_turns.py"]
-    return [each for each in found if (ROOT / each).exists()]
+    nearest = [each for each in (folder, *folder.parents) if each.name]
+    found: list[str] = []
+    for layer in ("unit", "integration"):
+        there = [f"tests/{layer}/{each}" for each in nearest if (ROOT / "tests" / layer / each).exists()]
+        found += there[:1]
+    return [*found, "tests/simulation/test_simulation.py", "tests/simulation/test_turns.py"]
 
 
 def fails(tree: Path, tests: list[str]) -> bool:
