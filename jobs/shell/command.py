@@ -19,6 +19,7 @@ from supervisor.core.jobs.confinement import current_confinement
 from supervisor.process.command.confinement import confined, home_of
 from supervisor.process.command.guard import AT_CWD, AT_EXEC, PLACES
 from supervisor.process.command.spec import CommandRefusedError, Launch, inherited_environment, prepare
+from supervisor.telemetry.run_output import add_output
 from tenure import Context, Retry, job
 from tenure.jobs.shell.guard import CommandEnding, Guard
 from tenure.jobs.shell.tail import Tail
@@ -105,6 +106,7 @@ def _run(ctx: Context, launch: Launch, tail: Tail, *, is_told: bool) -> CommandE
         raise
     finally:
         guard.close()
+        add_output(tail.text())
     assert ending is not None
     return ending
 

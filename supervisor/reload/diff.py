@@ -96,6 +96,7 @@ EFFECTS = {
     "log.level": Effect.LOG,
     "log.format": Effect.LOG,
     "log.file": Effect.RESTART,
+    "log.runs": Effect.POOLS,
     "log.mask": Effect.LOG,
     "log.exclude": Effect.LOG,
     "cloudforet.packages": Effect.POOLS,

@@ -208,6 +208,10 @@ class Keys(LeaseKeys):
         """String, expires. Return value of the run."""
         return self._of("result", run_id)
 
+    def run_log(self, run_id: str) -> str:
+        """Hash, expires. Number of an execution to the JSON of its output; beside them ``#born``."""
+        return self._of("run_log", run_id)
+
     def tally(self, run_id: str) -> str:
         """Hash, expires. Outcomes of the runs below a run; its fields are in lua/lib/fanout.lua."""
         return self._of("tally", run_id)

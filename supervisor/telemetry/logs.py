@@ -34,10 +34,12 @@ from supervisor.telemetry.log_lines.render import (
     exception_text,
     format_ts,
     render_json,
+    run_line,
 )
 from supervisor.telemetry.log_lines.rules import NO_RULES, LogRules
 from supervisor.telemetry.masking import TEXT_CHARS_MAX, mask, mask_entry, text_of
 from supervisor.telemetry.run_context import bind_run, merge_run
+from supervisor.telemetry.run_output import heard
 
 __all__ = ["LEVELS", "bind_run", "configure", "look", "retune"]
 
@@ -91,6 +93,8 @@ class _Output:
             fields["lines_dropped"] = self.sink.dropped
         if self.sink.problem:
             fields["log_problem"] = self.sink.problem
+        if (output := heard()) is not None:
+            output.add(run_line(fields))
         return self.render(fields)
 
     def _exception(self, exc_info: Any) -> Event:

@@ -109,17 +109,24 @@ def hiding(values: tuple[str, ...]) -> Iterator[None]:
         _hidden = before
 
 
-def mask_text(text: str, chars: int = TEXT_CHARS_MAX) -> str:
+def hidden_texts() -> tuple[str, ...]:
+    """Return the texts that ``hiding`` masks at this moment."""
+    return _hidden
+
+
+def mask_text(text: str, chars: int = TEXT_CHARS_MAX, *, hidden: tuple[str, ...] | None = None) -> str:
     """Return ``text`` without secrets: those of URLs, assignments, flags and headers, and texts that are hidden now.
 
     Args:
         text: of any length.
         chars: how many of its characters may be shown; then follows how many were left out.
+        hidden: the texts to hide; None: those that are hidden now.
     """
-    seen = text[: chars + max((_OVERLAP_CHARS, *map(len, _hidden)))]
+    hidden = _hidden if hidden is None else hidden
+    seen = text[: chars + max((_OVERLAP_CHARS, *map(len, hidden)))]
     shown: list[str] = []
     at = 0
-    for start, end in sorted(_secrets(seen, is_cut=len(seen) < len(text))):
+    for start, end in sorted(_secrets(seen, hidden, is_cut=len(seen) < len(text))):
         if start >= chars:
             break
         if start >= at:
@@ -130,9 +137,9 @@ def mask_text(text: str, chars: int = TEXT_CHARS_MAX) -> str:
     return "".join(shown) if left_out <= 0 else f"{''.join(shown)[:chars]}…(+{left_out})"
 
 
-def _secrets(text: str, *, is_cut: bool) -> Iterator[tuple[int, int]]:
+def _secrets(text: str, hidden: tuple[str, ...], *, is_cut: bool) -> Iterator[tuple[int, int]]:
     """Yield start and end of each secret in ``text``."""
-    for value in _hidden:
+    for value in hidden:
         at = text.find(value)
         while at >= 0:
             yield at, at + len(value)

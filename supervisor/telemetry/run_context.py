@@ -9,11 +9,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Protocol
 
 from supervisor.core.jobs.trace_context import trace_id_of
 
+
+class Attempt(Protocol):
+    """Attempt that code runs in."""
+
+    ended_ns: int
+    """When it ended; 0 while it goes on."""
+
+
+class Keeper(Protocol):
+    """Keeper of the outputs of attempts."""
+
+    def of(self, attempt: Any) -> Any:
+        """Return the output of an attempt that goes on."""
+        ...
+
+
 _RUN: ContextVar[Mapping[str, Any] | None] = ContextVar("tenure_run", default=None)
+_SPEAKER: ContextVar[tuple[Keeper, Attempt] | None] = ContextVar("tenure_speaker", default=None)
 
 
 def run_fields(
@@ -35,9 +52,20 @@ def enter_trace(traceparent: str) -> None:
         _RUN.set({**fields, "trace_id": trace_id_of(traceparent)})
 
 
-def enter_run(fields: Mapping[str, Any] | None) -> None:
-    """Note that the code of this task, from now on, belongs to the run that ``fields`` name; None: to none."""
+def enter_run(fields: Mapping[str, Any] | None, speaker: tuple[Keeper, Attempt] | None = None) -> None:
+    """Note that the code of this task, from now on, belongs to the run that ``fields`` name; None: to none.
+
+    Args:
+        fields: of each line of the log.
+        speaker: the attempt that its output belongs to, and who keeps that (run_output.py); None: nobody does.
+    """
     _RUN.set(fields)
+    _SPEAKER.set(speaker)
+
+
+def current_speaker() -> tuple[Keeper, Attempt] | None:
+    """Return the attempt that what is written right now belongs to, and its keeper; None where none is kept."""
+    return _SPEAKER.get()
 
 
 def current_run() -> Mapping[str, Any] | None:

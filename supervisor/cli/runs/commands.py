@@ -13,6 +13,7 @@ from supervisor.cli.help import SectionedGroup
 from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import list_options, moment, output_option, print_rows, print_value, span
 from supervisor.cli.runs.changes import cancel, requeue, set_priority
+from supervisor.cli.runs.logs import logs
 from supervisor.core.json_values import JSON_DEPTH_MAX, is_deeper, read_json
 from supervisor.operations.runs import HistoryEntry, RunningRun, RunView, Tally, latest, running, show, status_of
 from supervisor.telemetry.masking import mask, mask_text
@@ -146,7 +147,7 @@ def _why_blocked(view: RunView) -> str | None:
     return f"concurrency key {view.waits_for}, held by {held or 'nobody any more: it starts soon'}"
 
 
-for each in (cancel, requeue, set_priority):
+for each in (logs, cancel, requeue, set_priority):
     runs.add_command(each)
 
 

@@ -25,6 +25,7 @@ from supervisor.settings.sections.models import RedisSettings, Settings, WorkerK
 from supervisor.store.client.sync_client import AsyncStore, Store
 from supervisor.store.producer import connection, producer
 from supervisor.telemetry import metrics
+from supervisor.telemetry.run_output import streams_heard
 
 log = structlog.get_logger("tenure.worker")
 
@@ -47,9 +48,8 @@ def main(seat: Seat) -> int:
     use_destinations(DestinationRule(seat.settings.job_destinations.allow))
     use_confinement(seat.settings.shell.confinement)
     try:
-        if seat.settings.workers[seat.pool].kind is WorkerKind.SYNC:
-            return _sync(seat)
-        return _async(seat)
+        with streams_heard():
+            return _sync(seat) if seat.settings.workers[seat.pool].kind is WorkerKind.SYNC else _async(seat)
     except (SessionLostError, *STORE_ERRORS) as error:
         seat.row.severed_generation = seat.generation  # before it is gone: no run is to blame for this death
         event = "session_lost" if isinstance(error, SessionLostError) else "worker_severed"

@@ -24,6 +24,7 @@ from supervisor.roles.worker.attempt.invocation import Calling
 from supervisor.roles.worker.polling.poll import PollSession, SessionLostError, SuspectLane
 from supervisor.roles.worker.process.heartbeat import Presence
 from supervisor.roles.worker.process.redis_backoff import Outage
+from supervisor.roles.worker.run_logs import OutputKeeping
 from supervisor.settings.sections.models import PoolSettings
 from supervisor.store.keys import Keys
 from supervisor.store.producer.producer import Producer
@@ -172,9 +173,10 @@ class WorkerRuntime:
         self.calling = Calling(
             kind=kind, clock=clock, producer=producer, on_ill=self.presence.resources, pipeline=pipeline
         )
+        self.outputs = OutputKeeping(seat.settings.log.runs, worker=seat.session, clock=clock, runner=producer)
         self.executor = Executor(
             kind=kind, registry=registry, worker=seat.session, clock=clock, uniform=uniform, producer=producer,
-            calling=self.calling,
+            calling=self.calling, outputs=self.outputs,
         )  # fmt: skip
         self.polls = PollSession(
             self.queues,
@@ -320,11 +322,13 @@ class WorkerRuntime:
     def close(self) -> None:
         """Close what jobs of a sync pool opened, and write the last numbers."""
         self.calling.close(self.presence.closing_s)
+        self.outputs.close()
         self.flush(is_last=True)
 
     async def close_async(self) -> None:
         """Close what jobs of an async pool opened, and write the last numbers."""
         await self.calling.close_async(self.presence.closing_s)
+        self.outputs.close()
         self.flush(is_last=True)
 
 

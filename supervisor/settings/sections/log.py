@@ -25,6 +25,10 @@ class LogSettings(Section):
     file: str | None = Field(default=None, min_length=1)
     """Append to this file instead of standard error. SIGUSR1 opens it anew after a rotation."""
 
+    runs: Literal["failures", "all", "none"] = "failures"
+    """Attempts whose output (prints and log lines) is kept for a week, for ``tenure runs logs``: up to 64 KiB of each,
+    and 32 MiB of a cluster. ``failures``: those that did not succeed."""
+
     mask: dict[JobPattern, Annotated[tuple[FieldName, ...], Field(max_length=100)]] = Field(
         default_factory=dict, max_length=1000
     )

@@ -55,11 +55,14 @@ class Ack(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     kind: Kind | None = None  # with GIVEBACK: the kind that the run really has
     children: tuple[Child, ...] = ()  # with OK
     left_behind: bytes | None = None  # with OK, and errors of it with DEAD: JSON of roles/worker/attempt/run_output.py
+    log: bytes | None = None  # output of the attempt, by store/queues/run_logs.py
 
     @property
     def children_bytes(self) -> int:
-        """Bytes that its children add to a turn."""
-        return sum(len(child.packed.data) for child in self.children) + len(self.left_behind or b"")
+        """Bytes that its children and its output add to a turn."""
+        return (
+            sum(len(child.packed.data) for child in self.children) + len(self.left_behind or b"") + len(self.log or b"")
+        )
 
 
 class FetchedRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -99,18 +102,15 @@ def acknowledgement(session: str, ack: Ack) -> tuple[Argument, ...]:
     """Return an acknowledgement as the script takes it: most have neither result nor error, nor anything to add."""
     line, where = history_line(session, ack), f"{check_name('queue', ack.queue)} {ack.fetched_ms}"
     has_result = ack.result is not None and ack.result_ttl_ms > 0
-    is_plain = not (
-        has_result or ack.error or ack.schedule or ack.children or ack.retry_delay_ms or ack.kind or ack.left_behind
-    )
-    if is_plain:
+    is_plain = not (has_result or ack.error or ack.schedule or ack.children or ack.retry_delay_ms or ack.kind)
+    if is_plain and ack.left_behind is None and ack.log is None:
         return (line, where)
     kind = "-" if ack.kind is None else KIND_LETTER[ack.kind]
     ttl_ms = ack.result_ttl_ms if has_result else 0
     more = f"{where} {ack.schedule or '-'} {ttl_ms} {ack.retry_delay_ms} {kind} {len(ack.children)}"
     payload = pack_result(ack.run_id, ack.result or b"") if has_result else pack_error(ack.error)
-    if ack.left_behind is not None:
-        return (line, f"{more} x", payload, ack.left_behind)
-    return (line, more, payload)
+    marks = (" x" if ack.left_behind is not None else "") + (" l" if ack.log is not None else "")
+    return (line, more + marks, payload, *(part for part in (ack.left_behind, ack.log) if part is not None))
 
 
 def parse_turn(reply: Any) -> TurnReply:

@@ -26,6 +26,7 @@ MESSAGE_CHARS_MAX = 8_000
 FRAMES_MAX = 12
 _KEPT = ("ts", "level", "event", "cluster", "replica", "role", "pid", "run", "job", "schedule", "attempt")
 _COLUMNS = frozenset({"ts", "level", "event", "cluster", "replica", "role", "pid", "traceback"})
+_OF_RUN = _COLUMNS | {"run", "job", "schedule", "attempt", "trace_id"}
 _COLOURS = {"debug": "2", "info": "32", "warning": "33", "error": "31", "critical": "1;31"}
 _encoder = msgspec.json.Encoder()
 
@@ -132,6 +133,13 @@ def console_renderer(*, coloured: bool) -> Render:
         return f"{line}{tail}\n".encode("utf-8", "backslashreplace")
 
     return render
+
+
+def run_line(event: Event) -> str:
+    """Return ``event`` as a line in the output of its run: time, level, event, fields but those that name the run."""
+    fields = "".join(f" {name}={_field(value)}" for name, value in event.items() if name not in _OF_RUN)
+    tail = f"\n{event['traceback']}" if "traceback" in event else ""
+    return f"{event['ts'][11:-1]} {event['level']:<8} {event['event']}{fields}{tail}\n"
 
 
 def _field(value: Any) -> str:

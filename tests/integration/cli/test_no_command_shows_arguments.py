@@ -67,6 +67,7 @@ WORDS: dict[str, tuple[str, ...]] = {
     "runs list": ("", "-o json", "-o yaml"),
     "runs requeue": ("later",),
     "runs set-priority": ("high later",),
+    "runs logs": ("running", "dead -o yaml"),
     "runs show": ("running", "later -o json", "dead -o yaml", "ended", "ended -o json"),
     "queue fsck": ("", "default"),
     "queue list": ("", "-o json"),

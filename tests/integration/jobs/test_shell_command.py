@@ -7,12 +7,15 @@ import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 import structlog
 
 from supervisor.core.jobs.registry import registry
+from supervisor.telemetry.run_context import enter_run
+from supervisor.telemetry.run_output import RunOutput
 from tenure import Context
 from tenure.jobs.shell import CommandFailedError, CommandRefusedError, command
 from tests.integration.jobs.processes import is_gone
@@ -72,6 +75,25 @@ def test_what_a_failed_command_wrote_is_in_the_log_as_long_as_was_asked(ctx: Con
     assert (line["exit_code"], line["truncated"], line["log_level"]) == (4, True, "warning")
     assert 3900 < len(line["output_tail"]) <= 4000
     assert line["output_tail"].endswith("\n10000\n")
+
+
+def test_what_a_command_wrote_is_output_of_its_run(ctx: Context) -> None:
+    """`tenure runs logs` shows it, the end that is kept, whether the command failed or not."""
+
+    class Attempt:
+        ended_ns = 0
+
+        def of(self, _attempt: Any) -> RunOutput:
+            return output
+
+    for code in (0, 3):
+        output = RunOutput()
+        enter_run({"run": "r"}, (Attempt(), Attempt()))
+        try:
+            command(ctx, command=f"seq 5000; exit {code}", check=False, output_tail=20)
+        finally:
+            enter_run(None)
+        assert output.excerpt(is_over=True).head.endswith("4998\n4999\n5000\n")
 
 
 def test_a_command_killed_by_a_signal_says_which(ctx: Context) -> None:

@@ -18,7 +18,7 @@ from aiohttp import web
 from supervisor.core.jobs.job_cards import JobCard
 from supervisor.core.json_values import read_json
 from supervisor.core.units import SECOND_NS
-from supervisor.operations import dead, jobs, leader, queues, runs, schedules, workers
+from supervisor.operations import dead, jobs, leader, queues, run_logs, runs, schedules, workers
 from supervisor.operations.dead import DeadRun
 from supervisor.operations.runs import HistoryEntry, RunningRun, RunView, Tally, status_of
 from supervisor.operations.schedules import Record
@@ -118,6 +118,20 @@ class ApiReads(ApiHandlers):
         below = None if found.below is None else _below(found.below)
         steps = [_step(name, step) for name, step in found.steps.items()]
         return json_response(shown | {"below": below, "steps": steps})
+
+    async def run_log(self, request: web.Request) -> web.Response:
+        """Output of the attempts of a run, where the token of the request shows results of such runs."""
+        attempt, token = request.query.get("attempt"), request.get(HOLDER)
+        if attempt is not None and not (_is_number(attempt) and int(attempt)):
+            raise bad_request("attempt", attempt, "a number from 1")
+        run_id = request.match_info["run"]
+        found = await self._ask(run_logs.read(self._keys, run_id, attempt=None if attempt is None else int(attempt)))
+        if token is None or not token.shows_results:
+            raise web.HTTPForbidden(text="output may hold what only the scope results shows; use a token that has it")
+        shown = [each for each in found if token.may_see_result(job=each.job, queue=each.queue)]
+        if found and not shown:
+            raise web.HTTPForbidden(text=f"the token {token.name} does not reach results of this run")
+        return json_response({"run": run_id, "logs": shown})
 
     async def runs(self, request: web.Request) -> web.Response:
         """The newest ended attempts, or with ``state=running`` the runs that are executed."""

@@ -81,6 +81,8 @@ ROUTES = (
     ApiRoute("GET", "/queues", "queues", Scope.READ, "How queues stand", (200,)),
     ApiRoute("GET", "/jobs", "jobs", Scope.READ, "A page of the jobs that replicas run", (200, 400), _PAGE),
     ApiRoute("GET", "/runs", "runs", Scope.READ, "The newest ended attempts, or running runs", (200, 400, 404), _RUNS),
+    ApiRoute("GET", "/runs/{run}/log", "run_log", Scope.READ, "Its output, to tokens with results", (200, 400, 404),
+             {"attempt": "only of this attempt"}),
     ApiRoute("GET", "/runs/{run}", "run", Scope.READ, "One run, now or when it has ended", (200, 400, 404), _WAIT),
     ApiRoute("GET", "/dead", "dead", Scope.READ, "The newest dead runs", (200, 400, 404), _DEAD),
     ApiRoute("GET", "/dead/{run}", "dead_run", Scope.READ, "One dead run", (200, 400, 404)),

@@ -46,9 +46,11 @@ from supervisor.roles.worker.attempt.planning import is_planner
 from supervisor.roles.worker.attempt.rejections import Refusals
 from supervisor.roles.worker.attempt.run_output import Leavings
 from supervisor.roles.worker.attempt.steps import Steps
+from supervisor.roles.worker.run_logs import OutputKeeping
 from supervisor.roles.worker.run_reporting import Ends, identity
 from supervisor.store.queues.runs import Ack, BrokenRun, Child, FetchedRun
 from supervisor.store.queues.steps import StepCalls
+from supervisor.telemetry.run_output import RunOutput
 
 _GAVE_WAY = {
     UnwantedReason.REPLACED: (Outcome.REPLACED, "asked to make room for a newer run"),
@@ -80,6 +82,7 @@ class Execution:
     soft_ns: int = 0
     hard_ns: int = 0
     ended_ns: int = 0
+    output: RunOutput | None = None
     unwanted: UnwantedReason | None = None
     """Why it was asked to end, if it was."""
 
@@ -119,6 +122,7 @@ class Executor:
         uniform: Callable[[], float],
         producer: Enqueuer | None = None,
         calling: Calling | None = None,
+        outputs: OutputKeeping | None = None,
     ) -> None:
         self._kind = kind
         self._registry = registry
@@ -127,6 +131,7 @@ class Executor:
         self._uniform = uniform
         self._producer = producer
         self._calling = calling or Calling(kind=kind)
+        self._outputs = outputs
         self.ends = Ends()
         self._refusals = Refusals(worker=worker, clock=clock, ends=self.ends)
         self._spans: dict[tuple[float | None, float], tuple[int, int]] = {}
@@ -295,8 +300,8 @@ class Executor:
         """Return the acknowledgement of a run that cannot be read."""
         return self._refusals.bury(broken)
 
-    @staticmethod
     def _ack(
+        self,
         execution: Execution,
         outcome: Outcome,
         elapsed_ns: int,
@@ -329,6 +334,7 @@ class Executor:
             job=template.job,
             children=children,
             left_behind=left_behind,
+            log=None if self._outputs is None else self._outputs.ended(execution, outcome),
         )
 
 

@@ -115,7 +115,9 @@ class PollSession:
 
     def _next_acks(self) -> list[Ack]:
         """Take acknowledgements for one turn, oldest first: at least one; no more children than the script allows."""
-        if len(self._waiting) <= ACKS_MAX and not any(ack.children or ack.left_behind for ack in self._waiting):
+        if len(self._waiting) <= ACKS_MAX and not any(
+            ack.children or ack.left_behind or ack.log for ack in self._waiting
+        ):
             taken = list(self._waiting)
             self._waiting.clear()
             return taken

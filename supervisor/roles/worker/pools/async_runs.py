@@ -197,7 +197,8 @@ class AsyncRuns:
                 schedule=envelope.schedule,
                 attempt=fetched.attempt,
                 traceparent=envelope.traceparent,
-            )
+            ),
+            self._runtime.outputs.speaker(execution),
         )
         try:
             value = await execution.function(**execution.arguments)

@@ -262,6 +262,8 @@ class SyncPool:
         executor, fetched = self._executor, execution.fetched
         envelope = fetched.envelope
         key = execution.key
+        executor.begin(execution)
+        self._presence.started(key, execution.hard_ns, execution.started_ns)
         enter_run(
             run_fields(
                 run=envelope.id,
@@ -269,10 +271,9 @@ class SyncPool:
                 schedule=envelope.schedule,
                 attempt=fetched.attempt,
                 traceparent=envelope.traceparent,
-            )
+            ),
+            self._runtime.outputs.speaker(execution),
         )
-        executor.begin(execution)
-        self._presence.started(key, execution.hard_ns, execution.started_ns)
         relief = Relief(execution.started_ns + PATIENCE_NS, self._relieve) if is_fast else None
         try:
             value = self._interrupts.job(

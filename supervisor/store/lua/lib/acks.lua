@@ -6,15 +6,18 @@ local ENDS = { ok = true, expired = true, replaced = true, cancelled = true, rej
 local OUTCOMES = { ok = true, expired = true, replaced = true, cancelled = true, rejected = true, retry = true,
   dead = true, giveback = true, again = true }
 
+local MARKS = { [''] = true, [' x'] = true, [' l'] = true, [' x l'] = true } -- what follows a payload
+
 -- The acknowledgements, by queue. Most have nothing in `more`: for them there is no table, only places in these.
 local by_queue, ack_queues, child_count = {}, {}, 0
 local function more_of(text, payload)
-  local schedule, ttl, delay, kind, children, left = string.match(text, '^ (%S+) (%d+) (%d+) ([as-]) (%d+)( ?x?)$')
-  if not schedule or not payload then
+  local schedule, ttl, delay, kind, children, marks =
+      string.match(text, '^ (%S+) (%d+) (%d+) ([as-]) (%d+)([ xl]*)$')
+  if not schedule or not payload or not MARKS[marks] then
     return nil
   end
-  local more = { is_leaving = left ~= '', schedule = schedule ~= '-' and schedule or '', ttl = ttl, delay = tonumber(delay),
-    kind = kind ~= '-' and kind or nil, children = tonumber(children), first_child = child_count, payload = payload }
+  local more = { is_leaving = string.find(marks, 'x', 1, true), has_log = string.find(marks, 'l', 1, true),
+    schedule = schedule ~= '-' and schedule or '', ttl = ttl, delay = tonumber(delay), kind = kind ~= '-' and kind or nil, children = tonumber(children), first_child = child_count, payload = payload }
   child_count = child_count + more.children
   return more
 end
@@ -40,6 +43,9 @@ local function read_acks(next_ack, acks)
         if not more.left_behind then
           return nil, 'what ' .. line .. ' leaves behind'
         end
+      end
+      if more and more.has_log then
+        more.log, next_ack = ARGV[next_ack + 2] or '', next_ack + 1
       end
     end
     next_ack = next_ack + 2

@@ -2,6 +2,7 @@
 --
 -- Includes  acks
 --           slots
+--           run_logs
 local stats = {}
 local function count(queue, name, n)
   stats[queue] = stats[queue] or {}
@@ -143,6 +144,16 @@ local function check_ack_types(of)
   end
 end
 
+-- Keep the output that acknowledgements carry; before any other write, so that a full memory refuses it, and nothing else.
+local function keep_logs(of)
+  for _, n in ipairs(of.owned) do
+    local born, number, output = string.match(of.more[n] and of.more[n].log or '', '^(%d+) (%d+) (.*)$')
+    if born and not pcall(log_write, of.ids[n], born, number, output, t.now) then
+      return
+    end
+  end
+end
+
 local function settle(of)
   local queue = of.name
   if #of.owned == 0 then
@@ -226,6 +237,9 @@ local function settle_acks(turn)
   for _, of in ipairs(ack_queues) do
     own(of)
     check_ack_types(of)
+  end
+  for _, of in ipairs(ack_queues) do
+    keep_logs(of)
   end
   tallies.is_held = true
   for _, of in ipairs(ack_queues) do

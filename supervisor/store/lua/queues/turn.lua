@@ -14,8 +14,9 @@
 --                      its history line, `<id>|<outcome>|<attempt>|…`, and `<queue> <fetched_ms>`; where there is more
 --                      to say, after that ` <schedule> <result_ttl_ms> <retry_delay_ms> <kind> <child_count>`,
 --                      - meaning none, and the result or the error, or empty; where ` x` follows, also JSON of what it
---                      leaves behind: keep, counts, errors, then, steps (adr/0030); then the children of all of them, in
---                      the same order: id, queue, delay_ms, data
+--                      leaves behind: keep, counts, errors, then, steps (adr/0030); where ` l` follows, also
+--                      `<born> <number of the execution> <output>` (adr/0054), no output meaning that what is
+--                      kept of it is dropped; then the children of all of them, in the same order: id, queue, delay_ms, data
 --
 -- Includes  fetch
 --           settle

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import msgspec
 import pytest
 
 from supervisor.core.model import Kind, Outcome
 from supervisor.roles.web.api.routes import PATH
 from supervisor.roles.web.api.run_waiting import WAITING_PER_ASKER_MAX
 from supervisor.store.client.sync_client import Store
+from supervisor.store.queues.run_logs import AttemptLog, LogItem
 from supervisor.store.queues.runs import Ack, Queues
 from supervisor.store.queues.sessions import Sessions
 from tests.integration.roles.web.api_client import KEYS, ask, line
@@ -51,6 +53,7 @@ def execute(
     job: str = "mail.send",
     outcome: Outcome = Outcome.OK,
     turn_number: int = 1,
+    log: bytes | None = None,
 ) -> None:
     """Execute the run that waits, as a worker does."""
     queues = Queues(KEYS)
@@ -58,7 +61,8 @@ def execute(
     (run,) = store.run(queues.turn(seq=2 * turn_number, want=1, **turn)).runs
     times = {"fetched_ms": run.fetched_ms, "started_ms": 5, "ended_ms": run.fetched_ms + 60_000 * turn_number}
     ack = Ack(
-        run_id="r1", queue=queue, attempt=1, outcome=outcome, result=result, result_ttl_ms=60_000, job=job, **times
+        run_id="r1", queue=queue, attempt=1, outcome=outcome, result=result, result_ttl_ms=60_000, job=job, log=log,
+        **times,
     )  # fmt: skip
     store.run(queues.turn(seq=2 * turn_number + 1, want=0, acks=[ack], **turn))
 
@@ -162,3 +166,18 @@ def test_a_result_is_shown_to_those_alone_who_reach_the_run_that_left_it(api: An
     execute(shop, None, queue="another", job="other.dead", outcome=Outcome.DEAD, turn_number=3)
     shown, seers = see()
     assert (shown["state"], shown["queue"], seers) == ("dead", "another", [])
+
+
+def test_output_is_shown_to_tokens_with_that_scope_that_reach_its_run(api: Any, shop: Store) -> None:
+    """Prints may hold what results hold; each output is judged by the job and the queue that it is of."""
+    log = AttemptLog(1, 1, "mail.send", "mail", S, 1, 2, head="sent to x\n")
+    execute(shop, None, outcome=Outcome.DEAD, log=LogItem("r1", 1, 1, msgspec.json.encode(log)).packed)
+    path = f"{PATH}/runs/r1/log"
+    codes = {who: ask(api, "GET", path, who)[0] for who in ("reader", "owner", "stranger", "labelled", "neighbour")}
+    assert set(codes.values()) == {403}
+    assert ask(api, "GET", path, "mailer") == (200, {"run": "r1", "logs": [msgspec.to_builtins(log)]})
+    assert ask(api, "GET", f"{path}?attempt=2", "viewer")[1]["logs"] == []
+    assert ask(api, "GET", f"{path}?attempt=0", "viewer")[0] == 400
+    assert ask(api, "GET", f"{PATH}/runs/nobody/log", "viewer")[0] == 404
+    enqueue(shop, "r1/log")
+    assert ask(api, "GET", f"{PATH}/runs/r1%2Flog", "viewer")[1]["run"] == "r1/log"

@@ -1,0 +1,195 @@
+"""Output of one attempt: the start and the end of what its code printed and logged, masked when it is read.
+
+Guarantees
+    An attempt that prints and logs nothing costs nothing here: its output is made with its first text.
+    Text belongs to the attempt in whose context it is written, tasks and ``asyncio.to_thread`` included, and only until
+    that attempt ends. A process that a job forks writes to the streams as before, and to no output.
+    Memory is bounded, whatever is written. Writing logs nothing, waits for nobody, and raises nothing of its own.
+    Text is masked where it is joined, so a secret in two pieces is one; nothing is shown of one that the cut divides.
+
+Does not guarantee
+    Bytes written to ``sys.stdout.buffer``, to a descriptor, or by another program.
+    Text of plain threads: they do not inherit the context, unless they are given it (``contextvars.copy_context``).
+    That a secret of more than 1,024 characters is masked where the cut divides it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
+
+from supervisor.telemetry.masking import hidden_texts, mask_text
+from supervisor.telemetry.run_context import current_speaker
+
+HALF_BYTES = 32 * 1024
+"""The most that is kept of the start, and of the end."""
+
+_OVERLAP = 1024  # kept beyond each cut, so that it is known what the cut divides
+_HALF_CHARS = HALF_BYTES + _OVERLAP
+_PIECES_MAX = 500
+_LINE_CHARS = 2048  # a cut is moved to the end of a line that is so near
+_ESCAPE = re.compile(r"\x1b(?:\[[0-9;?]{0,64}[ -/]{0,8}[@-~]|[@-Z\\-_])")
+_CONTROLS = {
+    code: "\ufffd"  # what a terminal obeys, and what turns the direction of text
+    for first, end in ((0, 9), (11, 32), (127, 160), (0x200E, 0x2010), (0x2028, 0x202F), (0x2066, 0x206A))
+    for code in range(first, end)
+}
+
+
+class Excerpt(NamedTuple):
+    """Output as it is kept: all of it in ``head``, or its start and its end with the size of what lies between."""
+
+    head: str
+    tail: str = ""
+    cut_chars: int = 0
+    cut_lines: int = 0
+
+
+class RunOutput:
+    """Text of one attempt, within bounds."""
+
+    def __init__(self) -> None:
+        self.chars = 0
+        """How many characters were written."""
+
+        self.is_sent = False
+        """Whether Redis may have some of it already."""
+
+        self.sent_chars = 0
+        self._lines = 0
+        self._head: list[str] = []
+        self._tail: list[str] = []
+        self._head_chars = self._tail_chars = 0
+        self._hidden: tuple[str, ...] = ()
+        self._lock = threading.RLock()  # a signal handler may write while its thread does
+
+    def add(self, text: str) -> None:
+        """Append ``text``; of a longer one than fits the start and the end stay."""
+        with self._lock:
+            self._hidden = hidden_texts() or self._hidden
+            self.chars += len(text)
+            self._lines += text.count("\n")
+            room = _HALF_CHARS - self._head_chars
+            if room > 0:
+                first, text = text[:room], text[room:]
+                self._head.append(first)
+                self._head_chars += len(first)
+                if len(self._head) > _PIECES_MAX:
+                    self._head = ["".join(self._head)]
+            if text:
+                self._tail.append(text[-_HALF_CHARS:])
+                self._tail_chars += len(self._tail[-1])
+                if self._tail_chars > 2 * _HALF_CHARS or len(self._tail) > _PIECES_MAX:
+                    self._tail = ["".join(self._tail)[-_HALF_CHARS:]]
+                    self._tail_chars = len(self._tail[0])
+
+    def excerpt(self, *, is_over: bool) -> Excerpt:
+        """Return what is kept of it, masked.
+
+        Args:
+            is_over: whether nothing follows; else a line without its end is left out: it may hold half a secret.
+        """
+        with self._lock:
+            chars, lines, hidden = self.chars, self._lines, self._hidden
+            head, tail = "".join(self._head), "".join(self._tail)[-_HALF_CHARS:]
+        if not is_over:
+            chars -= len(head) + len(tail)
+            head, tail = (head, _whole_lines(tail)) if tail else (_whole_lines(head), "")
+            chars += len(head) + len(tail)
+
+        def shown(text: str) -> str:
+            clean = _ESCAPE.sub("", text.replace("\r\n", "\n").replace("\r", "\n")).translate(_CONTROLS)
+            return mask_text(clean, max(1, len(clean)), hidden=hidden)
+
+        if chars <= 2 * _HALF_CHARS:
+            whole = shown(head + tail)
+            if len(_bytes(whole)) <= 2 * HALF_BYTES:
+                return Excerpt(_bytes(whole).decode())
+            start, end = whole, whole
+        else:
+            start, end = shown(head), _after_overlap(shown(tail))
+        start = _start(_bytes(start)[:HALF_BYTES].decode(errors="ignore"))
+        end = _end(_bytes(end)[-HALF_BYTES:].decode(errors="ignore"))
+        return Excerpt(
+            start, end, max(0, chars - len(start) - len(end)), max(0, lines - start.count("\n") - end.count("\n"))
+        )
+
+
+_is_child = False
+
+
+def _forked() -> None:
+    global _is_child  # noqa: PLW0603 - of this process
+    _is_child = True
+
+
+os.register_at_fork(after_in_child=_forked)
+
+
+def heard() -> RunOutput | None:
+    """Return the output that text of this moment belongs to; None if it is nobody's, or is not kept."""
+    speaker = current_speaker()
+    if speaker is None or _is_child:
+        return None
+    keeper, attempt = speaker
+    return None if attempt.ended_ns else keeper.of(attempt)
+
+
+def add_output(text: str) -> None:
+    """Add text of a program that the current attempt ran to its output, as lines of their own."""
+    if text and (output := heard()) is not None:
+        output.add(f"{text.rstrip()}\n")
+
+
+@contextmanager
+def streams_heard() -> Iterator[None]:
+    """Add to the outputs of attempts what Python prints from now on, in this process; the streams get it as before."""
+    global _is_child  # noqa: PLW0603 - of this process
+    _is_child = False
+    streams = [stream for stream in (sys.stdout, sys.stderr) if stream is not None]
+    for stream in streams:
+        stream.write = _tee(stream.write)  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        for stream in streams:
+            with suppress(AttributeError):  # a job took it away
+                del stream.write
+
+
+def _tee(write: Callable[[str], int]) -> Callable[[str], int]:
+    def write_both(text: Any) -> int:
+        if isinstance(text, str) and text and (output := heard()) is not None:
+            output.add(text)
+        return write(text)
+
+    return write_both
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "replace")  # lone surrogates
+
+
+def _whole_lines(text: str) -> str:
+    return text[: text.rfind("\n") + 1]
+
+
+def _after_overlap(text: str) -> str:
+    """Return the masked end without its first characters: what lies before them may be what marks a secret."""
+    at = text.find("\n", 0, _LINE_CHARS)
+    return text[at + 1 :] if at >= 0 else text[_OVERLAP:]
+
+
+def _start(text: str) -> str:
+    at = text.rfind("\n", max(0, len(text) - _LINE_CHARS))
+    return text[: at + 1] if at >= 0 else f"{text}\n"
+
+
+def _end(text: str) -> str:
+    at = text.find("\n", 0, _LINE_CHARS)
+    return text[at + 1 :] if at >= 0 else text
