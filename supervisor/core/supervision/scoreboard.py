@@ -187,7 +187,7 @@ class Header(_Block):
     # what the agent alone writes: of other terms and of lost data, then the term
     foreign_epoch = _Word(15)  # the latest term of another replica that this one saw
     answered_ms = _Word(37)  # Redis' time of the last answer about the lease
-    sighted_ms = _Word(34)  # Redis' time of the last answer before it lost its data
+    sighted_ms = _Word(34)  # Redis' time until which the leader is known to have worked before its data were lost
     lost_until_ms = _Word(35)  # Redis' time until which the lost data may have been served
     held_until_ms = _Word(36)  # Redis' time until which this replica held the lost lease; 0: it did not
     term_sequence = _Word(16)

@@ -39,6 +39,8 @@ class ElectionMemory:
         self.broken_ms = 0  # Redis' time when it stopped answering; 0: it answers
         self.held_until_ms = 0
         """Redis' time until which nobody else can have led, as last answered; 0: another may."""
+        self.led_until_ms = 0
+        """Redis' time of the last renewal of another's term, as last answered; it may stand still since. 0: none."""
         self.failures = 0  # unanswered questions in a row
         self.skew = Skew()  # of this machine's wall clock
 
@@ -60,6 +62,7 @@ class ElectionMemory:
         """Note the facts common to every reply; detect a loss of data in Redis."""
         header = self._at.board.header
         answered_ms, broken_ms, held_until_ms = header.answered_ms, self.broken_ms, self.held_until_ms
+        sighted_ms = min(answered_ms, self.led_until_ms or answered_ms)
         header.answered_ms, self.answered_ns, self.broken_ms = view.now_ms, self._at.now(), 0
         silent_ms = min(broken_ms or view.now_ms, view.now_ms)
         self._tell_unreadable(view)
@@ -72,6 +75,8 @@ class ElectionMemory:
             view.nonce != "" and view.nonce in {self._at.board.term().nonce, self._at.board.next_nonce}
         )
         self.held_until_ms = view.now_ms + view.remaining_ms if is_ours and view.holder else 0
+        renewed_ms = view.now_ms + view.remaining_ms - view.duration_ms
+        self.led_until_ms = renewed_ms if view.holder and not is_ours else 0
         before = self.lease
         sight = Sight(
             epoch=view.epoch,
@@ -99,7 +104,7 @@ class ElectionMemory:
                 # shortens that, nor does its end: its holder may not have known, or may have waited in vain.
                 self.disputed_until_ns = self._at.now() + self._at.timing.duration_ns
             if header.data_loss_epoch != 1:  # else no term followed the loss before, which a predecessor may have found
-                header.sighted_ms, header.held_until_ms = answered_ms, held_until_ms
+                header.sighted_ms, header.held_until_ms = sighted_ms, held_until_ms
             header.lost_until_ms = silent_ms
             self._lost(loss, view)
         elif (

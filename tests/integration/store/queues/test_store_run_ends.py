@@ -38,7 +38,7 @@ def enqueue_chosen(world: StoreCalls, run_id: str) -> None:
     """Enqueue a run under an id that its caller chose, whose former life is forgotten."""
     world.raw.delete(f"{world.keys.queue('default').prefix}ran:{run_id}")
     packed = pack(envelope(run_id))
-    runs = [packed.run_id, packed.queue, 0, packed.data]
+    runs = [packed.run_id, packed.queue, 0, packed.data, "content"]
     (done,) = world.run(
         world.queues.enqueue_flat(nonce=run_id + str(world.raw.dbsize()), ids=[run_id], runs=runs, is_chosen=True)
     )

@@ -1,0 +1,29 @@
+"""Leaders that stood still when they died together with the data: what they left undecided is counted."""
+
+from __future__ import annotations
+
+import pytest
+
+from supervisor.testing.world import S
+from tests.simulation.test_lost_marks import cluster
+
+
+@pytest.mark.parametrize("stalled_s", [0.4, 1.4, 2.3, 4.1, 4.9])
+def test_what_a_leader_was_behind_with_as_it_died_with_the_data_is_counted(stalled_s: float) -> None:
+    """Nobody decided anything since it stood still, however late the others saw the data last."""
+    for tenths in range(0, 10, 3):
+        with cluster(3) as it:
+            it.pass_s(20 + tenths / 10)
+            leader = it.leader
+            leader.pause(60 * S)
+            it.pass_s(stalled_s)
+            leader.kill()
+            it.server.empty()
+            it.pass_s(30)
+
+            assert it.repeated() == {}
+            entries = [d.nominal_ms for d in it.server.decisions if d.schedule == "each"]
+            due = (max(entries) - min(entries)) // 1000 + 1
+            counted = sum(d.missed for d in it.server.decisions if d.schedule == "each")
+            assert due <= it.decided("each") <= due + counted, "each due time was fired or counted"
+            assert counted <= 7, "a lease and a renewal at most"
