@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from supervisor.cli.schedule.times import due_rows
+from supervisor.core.calendars.moments import Moment
 from supervisor.core.model import Outcome, ScheduleDef
-from supervisor.core.schedules.calendar import Moment
 from supervisor.store.schedules.fire import FireCode
 from supervisor.testing.definitions import schedule_of
 from tenure import Context, job

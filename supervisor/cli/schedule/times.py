@@ -192,7 +192,7 @@ def _after_completion_ms(definition: ScheduleDef) -> int | None:
 
 def due_rows(definition: ScheduleDef, *, after_ms: int, now_ms: int, count: int) -> list[dict[str, Any]]:
     """Return the next ``count`` times at which ``definition`` is due after ``after_ms``."""
-    from supervisor.core.schedules.calendar import Moment
+    from supervisor.core.calendars.moments import Moment
     from supervisor.core.schedules.triggers import trigger_of
 
     trigger = trigger_of(definition)

@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from supervisor.core.calendars.moments import LETTERS, UNITS, Moment, format_moment, parse_span, unknown_letter
 from supervisor.core.errors import TenureError
 from supervisor.core.model import PAYLOAD_BYTES_MAX, scheduled_run_id
-from supervisor.core.schedules.calendar import LETTERS, UNITS, Moment, format_moment, parse_span, unknown_letter
 from supervisor.core.schedules.neighbours import ALONE, Neighbours
 from supervisor.core.suggestions import suggestion
 

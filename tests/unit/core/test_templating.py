@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from supervisor.core.calendars.moments import Moment, Span, format_moment
 from supervisor.core.model import PAYLOAD_BYTES_MAX
-from supervisor.core.schedules.calendar import Moment, Span, format_moment
 from supervisor.core.schedules.templating import NAMES, TemplateError, check, literal, needs_rendering, render, sample
 
 BERLIN_MS = round(datetime(2026, 10, 25, 1, 30, tzinfo=UTC).timestamp() * 1000)  # 02:30, the second time
