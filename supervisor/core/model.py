@@ -147,12 +147,23 @@ class After(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     outcome: str = "ok"  # ok | failed | any
 
 
-class Exclusion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Nominal times that are as if they did not exist: a cron's, or those in [from_ms, until_ms)."""
+class CalendarDays(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Days of a named calendar as they were when the schedule was written. Days count from 1970-01-01."""
 
-    cron: str | None = None
+    calendar: str = ""  # its name; of several, all; empty: days that the schedule itself names
+    is_only: bool = False  # all other days are excluded, and not these
+    weekdays: tuple[int, ...] = ()  # Monday is 0
+    dates: tuple[tuple[int, int, str], ...] = ()  # first day, number of days, name
+    annual: tuple[tuple[int, str], ...] = ()  # 100 * month + day, name
+
+
+class Exclusion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Nominal times that are as if they did not exist: a cron's, those in [from_ms, until_ms), or those of days."""
+
+    cron: str | None = None  # with ``days`` no expression, so that older versions refuse the entry
     from_ms: int | None = None
     until_ms: int | None = None
+    days: CalendarDays | None = None
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -192,6 +203,7 @@ class ScheduleDef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     dst_gap: str = "run"  # run | skip | shift
     dst_overlap: str = "first"  # first | last | both
     exclude: tuple[Exclusion, ...] = ()
+    on_excluded: str = "skip"  # skip | next | previous: to which day a due time on an excluded day moves
     start_at_ms: int | None = None  # inclusive, as end_at_ms, on the nominal time
     end_at_ms: int | None = None
     # Jitter moves the fire, never the nominal time.

@@ -28,6 +28,7 @@ from supervisor.settings.importing import Conversion, Importer, MakeImporter
 from supervisor.settings.interpolate import interpolate
 from supervisor.settings.origins import ORIGINS_MAX, Origins
 from supervisor.settings.overrides import apply_environment, apply_flags, is_setting, option_of
+from supervisor.settings.schedules.calendars import with_ics_dates
 from supervisor.settings.schedules.profiles import expanded
 from supervisor.settings.schema import Shape, settings_shape
 from supervisor.settings.secret_files import follow_files
@@ -123,7 +124,8 @@ def load(
     problems += more
     root, more = interpolate(root, shape, environ)
     problems += more
-    root = expanded(root, shape)
+    root, more = with_ics_dates(expanded(root, shape))
+    problems += more
     settings, more = validate(root, shape, [problem.path for problem in problems if problem.path])
     problems += more
     loaded = None

@@ -32,7 +32,7 @@ from supervisor.store.producer.producer import Producer
 from supervisor.store.producer.substitute import substituted
 from supervisor.store.schedules.fire import FireCode
 from supervisor.testing import assertions
-from supervisor.testing.definitions import profiles_of, schedule_of, timing_of
+from supervisor.testing.definitions import calendars_of, profiles_of, schedule_of, timing_of
 from supervisor.testing.leaderships import SimulatedLeadership
 from supervisor.testing.replica import Replica
 from supervisor.testing.runs import EnqueuedRun, Finished, InlineWorker, waiting_runs
@@ -82,6 +82,7 @@ class Cluster:
         start: str | datetime = DEFAULT_START,
         seed: int = 0,
         profiles: Mapping[str, Mapping[str, Any]] | None = None,
+        calendars: Mapping[str, Mapping[str, Any]] | None = None,
         inline: bool = False,
     ) -> None:
         """Boot the replicas.
@@ -94,16 +95,16 @@ class Cluster:
             start: when the test begins, with its time zone.
             seed: another course of small delays.
             profiles: by name, as in the configuration; hooks other than checks are not asked.
+            calendars: by name, as in the configuration.
             inline: whether what the application enqueues is executed before ``enqueue`` returns.
         """
         begin = datetime.fromisoformat(start) if isinstance(start, str) else start
         assert begin.tzinfo is not None, "start needs a time zone"
         self._world = World(Server(Keys("test")), seed=seed, start_ms=round(begin.timestamp() * 1000))
-        self._lease_s = parse_duration(lease)
-        self._exits = ExitStack()
+        self._lease_s, self._exits = parse_duration(lease), ExitStack()
         self._exits.enter_context(driven_time(self._world.server_time_s))
-        known = profiles_of(profiles or {})
-        definitions = tuple(schedule_of(name, dict(entry), known) for name, entry in (schedules or {}).items())
+        known = profiles_of(profiles or {}), calendars_of(calendars or {})
+        definitions = tuple(schedule_of(name, dict(entry), *known) for name, entry in (schedules or {}).items())
         self._clock = ReplicaClock(self._world)
         self._replicas = {
             name: Replica(
@@ -117,8 +118,7 @@ class Cluster:
             )
             for name in (f"r{number}" for number in range(1, replicas + 1))
         }
-        self._finished: list[Finished] = []
-        self._is_running = False
+        self._finished, self._is_running = list[Finished](), False
         self._producer = Producer(
             RedisSettings(),
             cluster="test",

@@ -13,12 +13,14 @@ from supervisor.core.jobs.registry import registry
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.roles.agent.election.context import ElectionTiming
 from supervisor.settings.document import format_path, wrap
+from supervisor.settings.schedules.calendars import calendar_faults, faults_of_calendars, with_ics_dates
 from supervisor.settings.schedules.definitions import definition_of
 from supervisor.settings.schedules.profiles import expanded
 from supervisor.settings.schedules.rules import faults_of
 from supervisor.settings.schedules.settings import ScheduleSettings
 from supervisor.settings.schedules.template import template_of
 from supervisor.settings.schema import settings_shape
+from supervisor.settings.sections.calendars import NamedCalendarSettings
 from supervisor.settings.sections.models import ElectionSettings, Settings
 from supervisor.settings.sections.pipeline import ProfileSettings
 
@@ -38,12 +40,30 @@ def profiles_of(profiles: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Profi
     return Settings.model_validate_json(msgspec.json.encode(root.plain())).profiles
 
 
+def calendars_of(calendars: Mapping[str, Mapping[str, Any]]) -> Mapping[str, NamedCalendarSettings]:
+    """Read calendars as people write them; the path of an ``ics`` counts from the working directory.
+
+    Raises:
+        ValueError: one is wrong.
+    """
+    root, problems = with_ics_dates(wrap({"calendars": calendars}, "calendars of the test"))
+    found = Settings.model_validate_json(msgspec.json.encode(root.plain())).calendars
+    wrong = [*map(str, problems), *(each.message for each in faults_of_calendars(found))]
+    if wrong:
+        raise ValueError("\n".join(wrong))
+    return found
+
+
 def schedule_of(
-    name: str, entry: dict[str, Any], profiles: Mapping[str, ProfileSettings] = MappingProxyType({})
+    name: str,
+    entry: dict[str, Any],
+    profiles: Mapping[str, ProfileSettings] = MappingProxyType({}),
+    calendars: Mapping[str, NamedCalendarSettings] = MappingProxyType({}),
 ) -> ScheduleDef:
     """Read a schedule as people write it. A job that no imported module registers may be fired, but not run."""
     settings = ScheduleSettings.model_validate(entry)
-    found = [f"{format_path(fault.paths[0])}: {fault.message}; {fault.remedy}" for fault in faults_of(name, settings)]
+    wrong = [*faults_of(name, settings), *calendar_faults(("schedules", name), settings, calendars)]
+    found = [f"{format_path(fault.paths[0])}: {fault.message}; {fault.remedy}" for fault in wrong]
     if settings.job in registry:
         template, faults = template_of(name, settings, registry, profiles=profiles)
         found += [f"{format_path(('schedules', name, *fault.path))}: {fault.message}" for fault in faults]
@@ -52,4 +72,4 @@ def schedule_of(
         template = Template(job=settings.job, kind=Kind.SYNC, queue=queue, args=settings.args, profile=profile)
     if found or template is None:
         raise ValueError("\n".join(found))
-    return definition_of(name, settings, template, profiles)
+    return definition_of(name, settings, template, profiles, calendars)

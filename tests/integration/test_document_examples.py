@@ -18,6 +18,7 @@ import yaml
 
 from supervisor.app.configuration import load
 from tests.kit.launcher import tenure
+from tests.unit.core.test_icalendar import file_of
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -50,6 +51,7 @@ def test_examples_of_code_parse(text: str) -> None:
 def test_examples_of_configuration_load(text: str, tmp_path: Path) -> None:
     """Every name and value is checked as at a start; that their jobs exist is not."""
     (secret := tmp_path / "secret").write_text("a secret of more than 32 characters, for every use")
+    (tmp_path / "feiertage.ics").write_text(file_of("DTSTART:20261225"))
     (file := tmp_path / "tenure.yaml").write_text(re.sub(r"\$\{file:[^}]*\}", f"${{file:{secret}}}", text))
 
     assert load(files=[file], environ={}, flags={}).files == (file,)

@@ -132,9 +132,12 @@ def _validated(
     known = known_jobs(connection, loaded, lambda text: click.echo(text, err=True))
     shown = "standard input" if name == "-" else name
     entries = read_all(read, form=None if form == "auto" else Format(form))
-    profiles = loaded.settings.profiles
+    settings = loaded.settings
     with progress("checking", len(entries.schedules)) as advance:
-        validated = validate_schedules(entries.schedules, known=known, where=shown, progress=advance, profiles=profiles)
+        validated = validate_schedules(
+            entries.schedules, known=known, where=shown, progress=advance,
+            profiles=settings.profiles, calendars=settings.calendars,
+        )  # fmt: skip
     problems = (*entries.problems, *validated.problems)
     if problems:
         for problem in problems:

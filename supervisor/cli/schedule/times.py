@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -16,16 +14,12 @@ from supervisor.cli.options import LoadSettings, config_options, fail
 from supervisor.cli.output import distance, moment, output_option, print_rows, print_value, say, span
 from supervisor.cli.schedule.format import trigger_words
 from supervisor.clock import SystemClock
-from supervisor.core.errors import ConfigError
+from supervisor.core.errors import ConfigError, TenureError
+from supervisor.core.jobs.profile_policies import DEFAULT_PROFILE
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.catchup import next_fire
 from supervisor.operations import followers, schedules
 from supervisor.operations.schedules import Inspection, ScheduleState
-
-if TYPE_CHECKING:
-    from supervisor.settings.sections.pipeline import ProfileSettings
-from supervisor.core.errors import TenureError
-from supervisor.core.jobs.profile_policies import DEFAULT_PROFILE
 from supervisor.settings.sections.models import Settings
 
 NEXT_MAX = 10_000
@@ -113,9 +107,7 @@ def preview(
         with connected(load_settings().settings) as connection:
             definitions = [ask(connection, schedules.inspect(connection.keys, schedule_id))[1]]
     elif file is not None:
-        definitions = [
-            each for each in _from_file(file, load_settings().settings.profiles) if schedule_id in {None, each.id}
-        ]
+        definitions = [each for each in _from_file(file, load_settings().settings) if schedule_id in {None, each.id}]
     else:
         definitions = [_unsaved(cron=cron, every=every, timezone=timezone)]
     now_ms = SystemClock().wall_ms()
@@ -139,7 +131,7 @@ def explain(*, subject: str, timezone: str | None, output: str, load_settings: L
       tenure schedule explain nightly-report
       tenure schedule explain '0 3 1 * MON' --timezone Europe/Berlin
     """
-    from supervisor.core.schedules.lints import lints, sentences
+    from supervisor.core.schedules.lints import calendar_notes, lints, sentences
 
     others, awaited = 0, []
     now_ms = SystemClock().wall_ms()
@@ -154,7 +146,8 @@ def explain(*, subject: str, timezone: str | None, output: str, load_settings: L
             if found.record.next_ms is not None and found.record.next_ms > 0:
                 together = schedules.due_together(connection.keys, found.record.next_ms, limit=_SECOND_MAX + 1)
                 others = sum(name != subject for name in ask(connection, together))
-    value = {"sentences": sentences(definition), "notes": lints(definition, now_ms=now_ms)}
+    notes = [*lints(definition, now_ms=now_ms), *calendar_notes(definition, now_ms=now_ms)]
+    value = {"sentences": sentences(definition), "notes": notes}
     if definition.id == subject:
         value["sentences"] += awaited
         value["sentences"] += profile_sentences(definition, load_settings().settings)
@@ -219,24 +212,23 @@ def _unsaved(*, cron: str | None, every: str | None, timezone: str | None) -> Sc
     return definition
 
 
-def _from_file(file: Path, profiles: Mapping[str, ProfileSettings]) -> tuple[ScheduleDef, ...]:
+def _from_file(file: Path, settings: Settings) -> tuple[ScheduleDef, ...]:
     from supervisor.cli.schedule.apply import read_raw
     from supervisor.settings.schedules.files import read_entries
 
     entries = read_entries(read_raw(file), name=str(file))
     if entries.problems:
         fail(ConfigError(entries.problems))
-    return _validated(entries.schedules, str(file), profiles)
+    return _validated(entries.schedules, str(file), settings)
 
 
-def _validated(
-    entries: Any, where: str, profiles: Mapping[str, ProfileSettings] = MappingProxyType({})
-) -> tuple[ScheduleDef, ...]:
+def _validated(entries: Any, where: str, settings: Settings | None = None) -> tuple[ScheduleDef, ...]:
     """Return the definitions in ``entries``, of whatever jobs they are: here only their times matter."""
     from supervisor.operations.jobs import AnyJob
     from supervisor.settings.schedules.definitions import validate_schedules
 
-    validated = validate_schedules(entries, known=AnyJob(), where=where, profiles=profiles)
+    profiles, calendars = ({}, {}) if settings is None else (settings.profiles, settings.calendars)
+    validated = validate_schedules(entries, known=AnyJob(), where=where, profiles=profiles, calendars=calendars)
     if validated.problems:
         fail(ConfigError(validated.problems))
     return validated.definitions

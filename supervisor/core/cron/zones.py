@@ -89,6 +89,13 @@ class Zone:
         self._recent = segment
         return segment
 
+    def first_showing(self, reading_s: int) -> int:
+        """Return the first instant at which clocks show ``reading_s`` or, where they skip it, later."""
+        segment = self.at(reading_s - 2 * _DAY_S)  # before every instant that can show it
+        while segment.end + segment.offset <= reading_s:
+            segment = self.at(segment.end)
+        return max(segment.start, reading_s - segment.offset)
+
 
 @lru_cache(maxsize=1024)
 def zone(name: str) -> Zone:

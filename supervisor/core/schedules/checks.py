@@ -21,11 +21,12 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import NamedTuple
 
+from supervisor.core.calendars.days import OverExcludedError
 from supervisor.core.cron.hashing import is_hashed
 from supervisor.core.cron.zones import zone
 from supervisor.core.jobs.hooks import Hook, Point
 from supervisor.core.model import Check, ScheduleDef
-from supervisor.core.schedules.exclusions import OverExcludedError, exclusions_of
+from supervisor.core.schedules.exclusions import exclusions_of
 from supervisor.core.schedules.trigger_kinds import Trigger
 
 QUOTA_MAX = 1000

@@ -1,9 +1,10 @@
-"""Times at which a schedule is not due: ranges, and matches of a cron expression.
+"""Times at which a schedule is not due: ranges, matches of a cron expression, and days of calendars.
 
 A nominal time that is excluded is as if it did not exist. An expression of five fields
-excludes whole minutes of the wall clock, one of six fields whole seconds; changes of the
-clock are taken as they come. Asking for the next time that is free costs a step for each
-stretch that is not, never one for each minute, so months can be excluded.
+excludes whole minutes of the wall clock, one of six fields whole seconds, a day all that
+clocks show with its date; changes of the clock are taken as they come. Asking for the next
+time that is free costs a step for each stretch that is not, never one for each minute, so
+months can be excluded.
 """
 
 from __future__ import annotations
@@ -14,18 +15,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
+from supervisor.core.calendars.days import STEPS_MAX, DayReadings, OverExcludedError, day_set
 from supervisor.core.cron.expression import compile_cron
 from supervisor.core.cron.times import Times
 from supervisor.core.cron.zones import SECOND_MAX, SECOND_MIN, Zone, zone
-from supervisor.core.errors import TenureError
-from supervisor.core.model import Exclusion
-
-STEPS_MAX = 10_000
-"""Stretches that a search passes before it gives up."""
-
-
-class OverExcludedError(TenureError):
-    """The exclusions leave nothing of a schedule within reach."""
+from supervisor.core.model import CalendarDays, Exclusion
 
 
 class _Excluded(Protocol):
@@ -50,7 +44,7 @@ class Exclusions:
         """Return the first time at or after ``at_ms`` that is not excluded.
 
         Raises:
-            OverExcludedError: there is none within 10,000 stretches.
+            OverExcludedError: there is none within 10,000 stretches; CalendarEndError: none ever.
         """
         return _settled(at_ms, [part.free_from for part in self.parts])
 
@@ -120,7 +114,7 @@ class _Ranges:
 class _Readings:
     """Readings of the wall clock of a zone."""
 
-    times: Times
+    times: Times | DayReadings
     zone: Zone
 
     def free_from(self, at_ms: int) -> int:
@@ -166,12 +160,19 @@ def exclusions_of(exclude: Sequence[Exclusion], timezone: str, seed: str = "") -
     Raises:
         CronError: an expression cannot be used.
     """
-    ranges = [(item.from_ms or 0, item.until_ms or 0) for item in exclude if item.cron is None]
+    days, times = [item.days for item in exclude if item.days is not None], [item for item in exclude if not item.days]
+    ranges = [(item.from_ms or 0, item.until_ms or 0) for item in times if item.cron is None]
     parts: list[_Excluded] = [_Ranges.of(ranges)] if ranges else []
-    parts += [_readings(item.cron, timezone, seed) for item in exclude if item.cron is not None]
+    parts += [_readings(item.cron, timezone, seed) for item in times if item.cron is not None]
+    parts += [_day_readings(each, timezone) for each in days]
     return Exclusions(tuple(parts))
 
 
 @lru_cache(maxsize=4096)
 def _readings(expression: str, timezone: str, seed: str) -> _Readings:
     return _Readings(compile_cron(expression, timezone, seed=seed).readings(), zone(timezone))
+
+
+@lru_cache(maxsize=4096)
+def _day_readings(days: CalendarDays, timezone: str) -> _Readings:
+    return _Readings(DayReadings(day_set(days)), zone(timezone))

@@ -9,17 +9,22 @@ from itertools import islice
 
 import msgspec
 
+from supervisor.core.calendars.days import DAY_S, ends_soon, reason_of
+from supervisor.core.calendars.moments import Moment
 from supervisor.core.cron.dst import Gap, Overlap
 from supervisor.core.cron.expression import Cron
+from supervisor.core.cron.zones import zone
 from supervisor.core.errors import TenureError
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.calendar_trigger import CalendarTrigger
+from supervisor.core.schedules.moved_trigger import MovedTrigger
 from supervisor.core.schedules.templating import NEIGHBOURS, names_in, needs_rendering
 from supervisor.core.schedules.trigger_kinds import Bounded, CronTrigger, Excluding, Trigger, Union
 from supervisor.core.schedules.triggers import after_completion_ms, trigger_of
 
 HORIZON_MS = 2 * 366 * 86_400_000
 DATES_MAX = 2
+EXCLUDED_SHOWN, EXCLUDED_LOOKS_MAX = 5, 2000
 HOUR_MS = 3_600_000
 DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(ScheduleDef)}
 
@@ -32,8 +37,12 @@ def sentences(definition: ScheduleDef) -> list[str]:
     """Return in words when ``definition`` is due, one sentence for each of its triggers."""
     trigger = trigger_of(definition)
     found = [_sentence(part) for part in _parts(trigger)]
-    if definition.exclude:
-        found.append(f"Except {len(definition.exclude)} exclusion(s).")
+    times = sum(item.days is None or not item.days.calendar for item in definition.exclude)
+    found += [f"Except {times} exclusion(s)."] if times else []
+    for days in (item.days for item in definition.exclude if item.days is not None and item.days.calendar):
+        found.append(f"{'Only' if days.is_only else 'Not'} on days of calendar {days.calendar}.")
+    if definition.on_excluded != "skip":
+        found.append(f"A due time on another day moves to the {definition.on_excluded} one that is not left out.")
     for name, at_ms in (("Not before", definition.start_at_ms), ("Not after", definition.end_at_ms)):
         if at_ms is not None:
             found.append(f"{name} {datetime.fromtimestamp(at_ms / 1000, UTC).isoformat()}.")
@@ -50,9 +59,26 @@ def lints(definition: ScheduleDef, *, now_ms: int) -> list[str]:
     return [*notes, *(note for cron in crons for note in _clock_changes(cron, now_ms))]
 
 
+def calendar_notes(definition: ScheduleDef, *, now_ms: int) -> list[str]:
+    """Return the next due times that calendars leave out, with the reason, and which calendars end soon."""
+    calendars = [item.days for item in definition.exclude if item.days is not None]
+    others = tuple(item for item in definition.exclude if item.days is None)
+    rhythm = trigger_of(msgspec.structs.replace(definition, exclude=others, on_excluded="skip"))
+    of, found = zone(definition.timezone), list[str]()
+    for at_ms in rhythm.nominals(now_ms, now_ms + HORIZON_MS, EXCLUDED_LOOKS_MAX) if calendars else ():
+        day = (at_ms // 1000 + of.at(at_ms // 1000).offset) // DAY_S
+        reasons = [reason for each in calendars if (reason := reason_of(each, day)) is not None]
+        if reasons:
+            found.append(f"{Moment(at_ms, definition.timezone).iso()} is {'; '.join(reasons)}")
+        if len(found) == EXCLUDED_SHOWN:
+            break
+    return [*found, *(note for each in calendars if (note := ends_soon(each, now_ms=now_ms)) is not None)]
+
+
 def never_due(definition: ScheduleDef, *, now_ms: int) -> str | None:
     """Return a note where all that it names has passed: most often an instant with the wrong year."""
     is_bounded = definition.end_at_ms is not None or definition.at_ms is not None
+    is_bounded = is_bounded or any(item.days is not None and item.days.is_only for item in definition.exclude)
     if not is_bounded and all(when.at_ms is None for when in definition.when):
         return None  # it goes on for ever
     try:
@@ -104,7 +130,7 @@ def _parts(trigger: Trigger) -> Iterator[Trigger]:
     if isinstance(trigger, Union):
         for part in trigger.parts:
             yield from _parts(part)
-    elif isinstance(trigger, Excluding | Bounded):
+    elif isinstance(trigger, Excluding | Bounded | MovedTrigger):
         yield from _parts(trigger.inner)
     else:
         yield trigger

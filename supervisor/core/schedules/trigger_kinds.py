@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import groupby, islice
 
+from supervisor.core.calendars.days import STEPS_MAX, CalendarEndError, OverExcludedError
 from supervisor.core.cron.expression import Cron
-from supervisor.core.schedules.exclusions import STEPS_MAX, Exclusions, OverExcludedError
+from supervisor.core.schedules.exclusions import Exclusions
 
 _UNITS_MS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
 _ENDINGS = {"ok": "has ended ok", "failed": "has failed", "any": "has ended"}
@@ -233,7 +234,10 @@ class Excluding(Trigger):
             found = self.inner.next_ms(after_ms)
             if found is None:
                 return None
-            free = self.exclusions.free_from(found)
+            try:
+                free = self.exclusions.free_from(found)
+            except CalendarEndError:
+                return None
             if free == found:
                 return found
             after_ms = free - 1
@@ -245,7 +249,10 @@ class Excluding(Trigger):
             found = self.inner.latest_ms(after_ms, until_ms)
             if found is None:
                 return None
-            free = self.exclusions.free_until(found)
+            try:
+                free = self.exclusions.free_until(found)
+            except CalendarEndError:
+                return None
             if free == found:
                 return found
             until_ms = free

@@ -12,12 +12,15 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
+from supervisor.core.calendars.days import CalendarEndError, OverExcludedError, day_set
 from supervisor.core.cron import hashing
 from supervisor.core.cron.expression import compile_cron
+from supervisor.core.cron.zones import zone
 from supervisor.core.errors import EXIT_CONFIG, TenureError
 from supervisor.core.model import Exclusion, ScheduleDef, When
 from supervisor.core.schedules.calendar_trigger import CalendarTrigger
-from supervisor.core.schedules.exclusions import OverExcludedError, exclusions_of
+from supervisor.core.schedules.exclusions import exclusions_of
+from supervisor.core.schedules.moved_trigger import MovedTrigger
 from supervisor.core.schedules.neighbours import ALONE, Neighbours
 from supervisor.core.schedules.trigger_kinds import (
     AfterCompletion,
@@ -72,6 +75,7 @@ def trigger_of(definition: ScheduleDef) -> Trigger:
         dst_overlap=definition.dst_overlap,
         anchor_ms=0 if definition.anchor == "epoch" else definition.start_at_ms or 0,
         exclude=definition.exclude,
+        on_excluded=definition.on_excluded,
         start_ms=definition.start_at_ms,
         end_ms=definition.end_at_ms,
         seed=definition.id if _is_hashed(triggers, definition.exclude) else "",
@@ -124,7 +128,7 @@ def after_end_ms(definition: ScheduleDef, ended_ms: int) -> int | None:
     """Return the nominal time that the end of a run at ``ended_ms`` makes due.
 
     That is ``after_completion`` later, moved out of excluded times and up to ``start_at``; None when
-    it is not asked for, or lies behind ``end_at``.
+    it is not asked for, or lies behind ``end_at`` or the last day of the calendar.
 
     Raises:
         OverExcludedError: the exclusions leave nothing.
@@ -135,7 +139,10 @@ def after_end_ms(definition: ScheduleDef, ended_ms: int) -> int | None:
     nominal = max(ended_ms + delay, definition.start_at_ms or 0)
     if definition.exclude:
         seed = definition.id if _is_hashed((), definition.exclude) else ""
-        nominal = exclusions_of(definition.exclude, definition.timezone, seed).free_from(nominal)
+        try:
+            nominal = exclusions_of(definition.exclude, definition.timezone, seed).free_from(nominal)
+        except CalendarEndError:
+            return None
     return None if definition.end_at_ms is not None and nominal > definition.end_at_ms else nominal
 
 
@@ -176,6 +183,7 @@ class _Timing(NamedTuple):
     dst_overlap: str
     anchor_ms: int
     exclude: tuple[Exclusion, ...]
+    on_excluded: str
     start_ms: int | None
     end_ms: int | None
     seed: str  # empty where nothing is hashed, so that schedules with equal timings share
@@ -190,8 +198,13 @@ def _is_hashed(triggers: tuple[When, ...], exclude: tuple[Exclusion, ...]) -> bo
 def _trigger(timing: _Timing) -> Trigger:
     parts = tuple(_part(when, timing) for when in timing.triggers)
     found: Trigger = parts[0] if len(parts) == 1 else Union(parts)
-    if timing.exclude:
-        found = Excluding(found, exclusions_of(timing.exclude, timing.timezone, timing.seed))
+    is_moving = timing.on_excluded != "skip"
+    left_out = tuple(item for item in timing.exclude if not (is_moving and item.days))
+    if left_out:
+        found = Excluding(found, exclusions_of(left_out, timing.timezone, timing.seed))
+    if is_moving and len(left_out) < len(timing.exclude):
+        days = tuple(day_set(item.days) for item in timing.exclude if item.days)
+        found = MovedTrigger(found, days, zone(timing.timezone), 1 if timing.on_excluded == "next" else -1)
     if timing.start_ms is not None or timing.end_ms is not None:
         found = Bounded(found, timing.start_ms, timing.end_ms)
     return found
@@ -199,14 +212,16 @@ def _trigger(timing: _Timing) -> Trigger:
 
 def _part(when: When, timing: _Timing) -> Trigger:
     if when.cron is not None:
-        zone = when.timezone or timing.timezone
+        timezone = when.timezone or timing.timezone
         policies = {"dst_gap": timing.dst_gap, "dst_overlap": timing.dst_overlap}
-        return CronTrigger(compile_cron(when.cron, zone, seed=timing.seed, **policies))
+        return CronTrigger(compile_cron(when.cron, timezone, seed=timing.seed, **policies))
     if when.every_ms is not None:
         return Every(when.every_ms, timing.anchor_ms + when.phase_ms)
     if when.calendar_interval is not None:
-        zone = when.timezone or timing.timezone
-        return CalendarTrigger.of(when.calendar_interval, zone, dst_gap=timing.dst_gap, dst_overlap=timing.dst_overlap)
+        timezone = when.timezone or timing.timezone
+        return CalendarTrigger.of(
+            when.calendar_interval, timezone, dst_gap=timing.dst_gap, dst_overlap=timing.dst_overlap
+        )
     if when.at_ms is not None:
         return At(when.at_ms)
     return AfterCompletion(when.after_completion_ms or 0)

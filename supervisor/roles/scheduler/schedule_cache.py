@@ -17,7 +17,7 @@ from dataclasses import replace
 import msgspec
 
 from supervisor.core.errors import TenureError
-from supervisor.core.model import Envelope, ScheduleDef, Template, scheduled_run_id
+from supervisor.core.model import Envelope, Exclusion, ScheduleDef, Template, scheduled_run_id
 from supervisor.core.schedules.catchup import fire_of
 from supervisor.core.schedules.checks import checks_of_definition
 from supervisor.core.schedules.neighbours import Neighbours
@@ -142,6 +142,7 @@ class Catalogue:
         self._limit = limit
         self._known: dict[str, CompiledSchedule] = {}
         self._shared: dict[bytes, ScheduleDef] = {}
+        self._excludes: dict[tuple[Exclusion, ...], tuple[Exclusion, ...]] = {}
         self._packers: dict[tuple[bytes, bytes], EnvelopeTemplate] = {}
         self._refused: dict[str, tuple[int, str]] = {}  # schedule to the revision that cannot be used, and why
 
@@ -163,6 +164,9 @@ class Catalogue:
         self.forget(schedule)
         try:
             definition = unpack_definition(body)
+            if definition.exclude:  # a calendar is in many schedules
+                exclude = self._excludes.setdefault(definition.exclude, definition.exclude)
+                definition = msgspec.structs.replace(definition, exclude=exclude)
             _check_id(schedule, definition)
             known = CompiledSchedule(definition, revision, is_dynamic=is_dynamic)
         except msgspec.DecodeError:
@@ -203,7 +207,7 @@ class Catalogue:
         """Let equal parts be one object: 100,000 schedules of a thousand kinds cost little more than their ids."""
         known.definition = self._shared.setdefault(_encode(known.definition), known.definition)
         known.packer = self._packers.setdefault(known.packer.shared, known.packer)
-        for shared in (self._shared, self._packers):
+        for shared in (self._shared, self._packers, self._excludes):
             if len(shared) > self._limit:
                 shared.clear()
 

@@ -18,6 +18,7 @@ from supervisor.core.units import SECOND_NS
 from supervisor.settings.base import Path
 from supervisor.settings.masking import EMBEDDED, MASK
 from supervisor.settings.rules.webhook_rules import READABLE, is_credential, is_readable_on_the_way, secret_fault
+from supervisor.settings.schedules.calendars import calendar_faults, faults_of_calendars
 from supervisor.settings.schedules.checks import faults_of_checks
 from supervisor.settings.schedules.rules import faults_of_set
 from supervisor.settings.sections.cloudforet import Bridge
@@ -47,6 +48,9 @@ def violations(settings: Settings) -> Iterator[Violation]:
     yield from _features(settings)
     yield from faults_of_pipeline(settings)
     yield from faults_of_set(settings.schedules, lease_s=settings.election.lease_duration_s)
+    yield from faults_of_calendars(settings.calendars)
+    for name, schedule in settings.schedules.items():
+        yield from calendar_faults(("schedules", name), schedule, settings.calendars)
     yield from broken_rules(settings.plugins)
     yield from faults_of_commands(settings.commands)
     yield from broken_destinations(settings.job_destinations)

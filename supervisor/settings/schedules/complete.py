@@ -127,7 +127,7 @@ def complete(loaded: Loaded, known: Registry = registry) -> tuple[ScheduleDef, .
         secret = _has_secrets(name, loaded)
         template, faults = template_of(name, schedule, known, has_secrets=secret, profiles=profiles)
         if template is not None:
-            definition = definition_of(name, schedule, template, profiles)
+            definition = definition_of(name, schedule, template, profiles, loaded.settings.calendars)
             faults = faults_of_definition(definition)
             definitions.append(definition)
         problems += (_problem(name, fault, loaded) for fault in faults)

@@ -18,21 +18,23 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from supervisor.core.calendars.days import OverExcludedError
 from supervisor.core.cron.fields import interval_of, split_zone
 from supervisor.core.errors import Problem
 from supervisor.core.jobs.registry import Registry, registry
 from supervisor.core.model import PAYLOAD_BYTES_MAX, After, ScheduleDef, Template, When
 from supervisor.core.schedules.anchor import ANCHORS
-from supervisor.core.schedules.exclusions import OverExcludedError
 from supervisor.core.schedules.triggers import after_completion_ms, trigger_of
 from supervisor.settings.document import Node, format_path, wrap
+from supervisor.settings.schedules.calendars import exclusions_of_schedule
 from supervisor.settings.schedules.checks import checks_of
 from supervisor.settings.schedules.instants import parse_instant
 from supervisor.settings.schedules.profiles import profile_of
-from supervisor.settings.schedules.rules import calendar_of, exclusion_of, zone_of
+from supervisor.settings.schedules.rules import calendar_of, zone_of
 from supervisor.settings.schedules.settings import ScheduleSettings, WhenSettings
 from supervisor.settings.schedules.template import ScheduleFault, template_of
 from supervisor.settings.schema import settings_shape
+from supervisor.settings.sections.calendars import NamedCalendarSettings
 from supervisor.settings.sections.durations import parse_duration
 from supervisor.settings.sections.models import Settings
 from supervisor.settings.sections.pipeline import ProfileSettings
@@ -42,8 +44,11 @@ CHUNK = 1000
 """Entries that are validated together."""
 
 _NO_PROFILES: Mapping[str, ProfileSettings] = {}
+_NO_CALENDARS: Mapping[str, NamedCalendarSettings] = {}
 _REFERENCE_MS = 1_767_225_600_000  # 2026, from where exclusions must leave a due time
 _INFINITE_MS = 1 << 62
+_A_YEAR_LATER_MS = _REFERENCE_MS + 366 * 86_400_000
+_MOVED_MAX = 366 * 24 + 1
 _STEP = re.compile(r"[.\[]")
 _TEN_YEARS_MS = 3660 * 86_400_000
 
@@ -62,6 +67,7 @@ def validate_schedules(
     where: str = "input",
     progress: Callable[[int], None] | None = None,
     profiles: Mapping[str, ProfileSettings] = _NO_PROFILES,
+    calendars: Mapping[str, NamedCalendarSettings] = _NO_CALENDARS,
 ) -> Validated:
     """Return the definitions of ``entries`` and everything that is wrong with them.
 
@@ -71,14 +77,17 @@ def validate_schedules(
         where: the origin of plain data, for problems: a file, ``--set``, ``POST /api/v1/schedules``.
         progress: called with the number of entries done so far, after each thousand.
         profiles: of the configuration.
+        calendars: of the configuration.
     """
+    given = {name: each.model_dump(mode="json", by_alias=True) for name, each in calendars.items()}
     definitions: list[ScheduleDef] = []
     problems: list[Problem] = []
     names = iter(entries)
     done = 0
     while chunk := list(islice(names, CHUNK)):
         nodes = {name: _node(entries[name], where) for name in chunk}
-        found, wrong = _validate_chunk(nodes, where, known, profiles)
+        tree = Node({"schedules": Node(nodes, where), "calendars": wrap(given, where)}, where)
+        found, wrong = _validate_chunk(tree, nodes, known, profiles)
         definitions += found
         problems += wrong
         done += len(chunk)
@@ -89,7 +98,11 @@ def validate_schedules(
 
 
 def definition_of(
-    name: str, schedule: ScheduleSettings, template: Template, profiles: Mapping[str, ProfileSettings] = _NO_PROFILES
+    name: str,
+    schedule: ScheduleSettings,
+    template: Template,
+    profiles: Mapping[str, ProfileSettings] = _NO_PROFILES,
+    calendars: Mapping[str, NamedCalendarSettings] = _NO_CALENDARS,
 ) -> ScheduleDef:
     """Return ``schedule`` as Redis keeps it. It must have passed ``schedule_rules.faults_of``.
 
@@ -98,10 +111,9 @@ def definition_of(
         schedule: as people wrote it.
         template: the needs of its runs; it names the profile.
         profiles: whose policies hold where the schedule sets none, and whose checks are asked.
+        calendars: whose days it leaves out.
     """
-    timezone = zone_of(schedule)
-    profile = profile_of(profiles, template.profile)
-    deadline_s = profile.start_deadline_s if schedule.start_deadline_s is None else schedule.start_deadline_s
+    timezone, profile = zone_of(schedule), profile_of(profiles, template.profile)
     own, *others = [*_own(schedule)] or [When()]
     return ScheduleDef(
         id=name,
@@ -117,7 +129,8 @@ def definition_of(
         dst_gap=schedule.dst_gap,
         dst_overlap=schedule.dst_overlap,
         after=After(schedule=schedule.after.schedule, outcome=schedule.after.outcome) if schedule.after else None,
-        exclude=tuple(exclusion_of(item, timezone) for item in schedule.exclude),
+        exclude=exclusions_of_schedule(schedule, timezone, calendars),
+        on_excluded=schedule.on_excluded,
         start_at_ms=_instant(schedule.start_at, timezone),
         end_at_ms=_instant(schedule.end_at, timezone),
         jitter_ms=_ms(schedule.jitter_s),
@@ -130,7 +143,7 @@ def definition_of(
         missed=schedule.missed or profile.missed,
         catchup_window_ms=_optional_ms(schedule.catchup_window_s),
         max_catchup=schedule.max_catchup,
-        start_deadline_ms=_optional_ms(deadline_s),
+        start_deadline_ms=_deadline_ms(schedule, profile),
         paused=schedule.paused,
         pause_reason=schedule.pause_reason,
         on_resume=schedule.on_resume,
@@ -154,7 +167,17 @@ def faults_of_definition(definition: ScheduleDef) -> list[ScheduleFault]:
         message = f"has {size} bytes as Redis keeps it, of {PAYLOAD_BYTES_MAX} allowed"
         found.append(ScheduleFault((), message, "shorten args, exclude, labels or the description"))
     never = _never_due(definition)
-    return found if never is None else [*found, never]
+    return [*found, *([never] if never is not None else []), *_moves_too_often(definition)]
+
+
+def _moves_too_often(definition: ScheduleDef) -> Iterator[ScheduleFault]:
+    """Yield that due times move from day to day, and there are too many of them to be meant."""
+    if definition.on_excluded == "skip":
+        return
+    still = trigger_of(msgspec.structs.replace(definition, exclude=(), start_at_ms=None, end_at_ms=None))
+    if still.count(_REFERENCE_MS, _A_YEAR_LATER_MS, _MOVED_MAX) >= _MOVED_MAX:
+        message = f"is {definition.on_excluded}, but the schedule is due more than 24 times a day"
+        yield ScheduleFault(("on_excluded",), message, "use on_excluded: skip, or a schedule of days")
 
 
 def _never_due(definition: ScheduleDef) -> ScheduleFault | None:
@@ -173,26 +196,27 @@ def _never_due(definition: ScheduleDef) -> ScheduleFault | None:
     except OverExcludedError:
         return ScheduleFault(("exclude",), "leaves no due time", "exclude less")
     if definition.exclude:
-        return ScheduleFault(("exclude",), "leaves no due time", "exclude less")
+        key = "only" if any(item.days is not None and item.days.is_only for item in definition.exclude) else "exclude"
+        return ScheduleFault((key,), "leaves no due time", "exclude less, or name calendars with later days")
     return ScheduleFault(("end_at",), "leaves no due time", "move start_at and end_at apart")
 
 
 def _validate_chunk(
-    nodes: Mapping[str, Node], where: str, known: Registry, profiles: Mapping[str, ProfileSettings]
+    tree: Node, nodes: Mapping[str, Node], known: Registry, profiles: Mapping[str, ProfileSettings]
 ) -> tuple[list[ScheduleDef], list[Problem]]:
     shape = settings_shape()
-    tree = Node({"schedules": Node(dict(nodes), where)}, where)
     tree, problems = conform(tree, shape)
     settings, more = validate(tree, shape, [problem.path for problem in problems if problem.path])
     problems += more
     definitions: list[ScheduleDef] = []
     wrong = owners((problem.path for problem in problems), nodes)
-    for name, schedule in (settings or Settings()).schedules.items():
+    settings = settings or Settings()
+    for name, schedule in settings.schedules.items():
         if name in wrong:
             continue
         template, faults = template_of(name, schedule, known, profiles=profiles)
         if template is not None:
-            definition = definition_of(name, schedule, template, profiles)
+            definition = definition_of(name, schedule, template, profiles, settings.calendars)
             faults = faults_of_definition(definition)
             if definition.anchor in ANCHORS:
                 message = f"is {definition.anchor}, which is for schedules of the configuration"
@@ -291,6 +315,10 @@ def _instant(text: str | None, timezone: str) -> int | None:
 
 def _ms(seconds: float) -> int:
     return round(seconds * 1000)
+
+
+def _deadline_ms(schedule: ScheduleSettings, profile: ProfileSettings) -> int | None:
+    return _optional_ms(profile.start_deadline_s if schedule.start_deadline_s is None else schedule.start_deadline_s)
 
 
 def _optional_ms(seconds: float | None) -> int | None:

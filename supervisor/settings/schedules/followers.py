@@ -14,7 +14,7 @@ from supervisor.settings.sections.violation import Violation
 FOLLOWERS_MAX = 100
 """How many may follow one schedule: the step that ends its run looks at each."""
 
-_TIMES = ("when", "exclude", "start_at", "end_at", "jitter_s", "phase_s")
+_TIMES = ("when", "exclude", "only", "start_at", "end_at", "jitter_s", "phase_s")
 
 
 def times_beside_after(path: Path, schedule: ScheduleSettings, triggers: Sequence[str]) -> Iterator[Violation]:

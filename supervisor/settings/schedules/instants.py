@@ -110,7 +110,8 @@ def parse_day(text: str, timezone: str) -> tuple[int, int]:
     if day is None:
         raise ValueError(f"{text!r} is not a day; write 2026-12-25")
     begin = _reading_ms(datetime(day.year, day.month, day.day), text) // 1000  # noqa: DTZ001 - a reading of a wall clock
-    return _day_start(begin, timezone) * 1000, _day_start(begin + _DAY_S, timezone) * 1000
+    of = zone(timezone)
+    return of.first_showing(begin) * 1000, of.first_showing(begin + _DAY_S) * 1000
 
 
 def _reading_ms(local: datetime, text: str) -> int:
@@ -126,12 +127,3 @@ def _instants(reading_s: int, timezone: str) -> list[int]:
     # A day to either side is outside every offset, and the tz database has no two changes as close.
     offsets = {table.at(reading_s + shift).offset for shift in (-_DAY_S, 0, _DAY_S)}
     return sorted(at for at in (reading_s - offset for offset in offsets) if table.at(at).offset == reading_s - at)
-
-
-def _day_start(midnight_s: int, timezone: str) -> int:
-    """Return the first instant at which clocks in ``timezone`` show ``midnight_s`` or, in a gap, later."""
-    instants = _instants(midnight_s, timezone)
-    if instants:
-        return instants[0]
-    table = zone(timezone)
-    return table.at(midnight_s - table.at(midnight_s - _DAY_S).offset).start

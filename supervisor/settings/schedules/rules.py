@@ -226,8 +226,10 @@ def _order(path: Path, schedule: ScheduleSettings, bounds: _Bounds, timezone: st
 
 def _exclusion(path: Path, item: ExcludeSettings, timezone: str, seed: str, faults: _Faults) -> None:
     is_range = item.from_ is not None or item.until is not None
-    if (item.cron is not None) + (item.date is not None) + is_range != 1:
-        faults.add(path, "must have exactly one of cron, date, and from with until", "make several entries")
+    if (item.calendar is not None) + (item.cron is not None) + (item.date is not None) + is_range != 1:
+        faults.add(path, "must have exactly one of calendar, cron, date, and from with until", "make several entries")
+    elif item.calendar is not None:
+        return  # whether there is one: see calendars.py
     elif item.cron is not None and " " not in item.cron.strip():
         message = f"{item.cron!r} is neither a day nor an expression of five fields"
         faults.add(path, message, "a day is 2026-12-25, weekends are '* * * * SAT,SUN'")
@@ -260,6 +262,8 @@ def exclusion_faults(path: Path, item: ExcludeSettings, timezone: str, seed: str
     """
     faults = _Faults()
     _exclusion(path, item, timezone, seed, faults)
+    if item.calendar is not None:
+        faults.add(path, f"{item.calendar!r} is neither a day nor an expression", "exclude calendars in the schedules")
     return faults
 
 

@@ -9,6 +9,7 @@ from pydantic import Field, GetJsonSchemaHandler, StringConstraints, model_valid
 from pydantic_core import CoreSchema
 
 from supervisor.settings.base import SCHEDULE_ID, QueueName, Section
+from supervisor.settings.sections.calendars import CalendarName
 from supervisor.settings.sections.durations import Seconds
 from supervisor.settings.sections.pipeline import ProfileName
 
@@ -16,6 +17,7 @@ _DAY_S = 86_400.0
 _LONG_S = 3660 * _DAY_S  # ten years
 _RANGE = re.compile(r"(\d{4}-\d\d-\d\d[^/]*)/(\d{4}-\d\d-\d\d[^/]*)", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_NAME = re.compile(r"[A-Za-z][^\s*/,]*", re.ASCII)  # an expression has several fields, or begins with @
 
 Text = Annotated[str, StringConstraints(max_length=1000)]
 LongText = Annotated[str, StringConstraints(max_length=10_000)]
@@ -70,10 +72,13 @@ class WhenSettings(Section):
 
 
 class ExcludeSettings(Section):
-    """Times at which the schedule is not due: exactly one of cron, date, and from with until.
+    """Times at which the schedule is not due: exactly one of calendar, cron, date, and from with until.
 
-    A text is short for one of them: ``2026-12-25``, ``2026-12-24/2027-01-01``, or an expression.
+    A text is short for one of them: a name, ``2026-12-25``, ``2026-12-24/2027-01-01``, or an expression.
     """
+
+    calendar: CalendarName | None = None
+    """All days of a calendar under ``calendars``, in the schedule's zone."""
 
     cron: Text | None = None
     """Minutes (with six fields: seconds) of the schedule's zone that match are excluded."""
@@ -99,6 +104,8 @@ class ExcludeSettings(Section):
         text = value.strip()
         if match := _RANGE.fullmatch(text):
             return {"from": match[1], "until": match[2]}
+        if _NAME.fullmatch(text):
+            return {"calendar": text}
         return {"date": text} if _DATE.fullmatch(text) else {"cron": value}
 
 
@@ -163,7 +170,14 @@ class ScheduleSettings(Section):
     """A fixed time that comes twice: on which pass to run."""
 
     exclude: tuple[ExcludeSettings, ...] = Field(default=(), max_length=1000)
-    """Times at which it is not due: dates, ranges such as 2026-12-24/2027-01-01, expressions."""
+    """Times at which it is not due: calendars by name, dates, ranges such as 2026-12-24/2027-01-01, expressions."""
+
+    only: tuple[CalendarName, ...] = Field(default=(), max_length=100)
+    """Calendars on whose days alone it is due; on a day of any of them, if several."""
+
+    on_excluded: Literal["skip", "next", "previous"] = "skip"
+    """A due time on a day that ``exclude`` or ``only`` leaves out: ``skip`` it, or move it to the ``next`` or
+    ``previous`` day that is not left out, at the same time of day."""
 
     start_at: Text | None = None
     """Not due before this instant."""

@@ -23,6 +23,7 @@ from supervisor.settings.base import NAME, FeatureName, ModuleName, Path, PoolNa
 from supervisor.settings.masking import EMBEDDED, MASK, mask_redis_url, mask_references
 from supervisor.settings.origins import Origins
 from supervisor.settings.schedules.settings import SchedulerSettings, ScheduleSettings
+from supervisor.settings.sections.calendars import CalendarName, NamedCalendarSettings
 from supervisor.settings.sections.cloudforet import CloudforetSettings
 from supervisor.settings.sections.commands import CommandSettings
 from supervisor.settings.sections.durations import Seconds
@@ -254,6 +255,9 @@ class Settings(Section):
 
     webhooks: Webhooks = Field(default_factory=dict)
     """Hooks that are asked over HTTP, by name."""
+
+    calendars: dict[CalendarName, NamedCalendarSettings] = Field(default_factory=dict, max_length=100)
+    """Sets of days by name, which schedules exclude or are due on alone. See docs/schedules.md."""
 
     schedules: dict[ScheduleId, ScheduleSettings] = Field(default_factory=dict, max_length=100_000)
     """Schedules by id."""

@@ -80,4 +80,6 @@ def timing_digest(definition: ScheduleDef) -> str:
     timing = [getattr(definition, name) for name in _TIMING]
     if definition.after is not None:  # the digest of all others stays the same as in former versions
         timing.append(definition.after)
+    if definition.on_excluded != "skip":  # absent by default: digests are compared with those of older versions
+        timing.append(definition.on_excluded)
     return blake2b(msgspec.json.encode(timing), digest_size=8).hexdigest()

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from supervisor.core.calendars.days import OverExcludedError
 from supervisor.core.model import Exclusion, Kind, ScheduleDef, Template
-from supervisor.core.schedules.exclusions import OverExcludedError, exclusions_of
+from supervisor.core.schedules.exclusions import exclusions_of
 from supervisor.core.schedules.triggers import Trigger, trigger_of
 from tests.cron_oracle import Calendar, instant, utc
 

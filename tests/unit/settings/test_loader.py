@@ -78,7 +78,7 @@ def test_every_problem_is_reported_at_once_in_reading_order(problems_of: Problem
         ("schedules: {a: {job: x, cron: ['0 1 * * *', '0 2 * * *']}}\n", "schedules.a.cron: must be text, got a list; several go into when: [{cron: …}, …]"),
         ("schedules: {a: {job: x, at: [2027-01-01]}}\n", "schedules.a.at: must be text, got a list; several go into when: [{at: …}, …]"),
         ("schedules: {a: {job: x, every: 5m, exclude: [25.12.2026]}}\n", "schedules.a.exclude[0]: '25.12.2026' is neither a day nor an expression of five fields; a day is 2026-12-25, weekends are '* * * * SAT,SUN'"),
-        ("schedules: {a: {job: x, every: 5m, exclude: [weekends]}}\n", "schedules.a.exclude[0]: 'weekends' is neither a day nor an expression of five fields; a day is 2026-12-25, weekends are '* * * * SAT,SUN'"),
+        ("schedules: {a: {job: x, every: 5m, exclude: [weekends]}}\n", "schedules.a.exclude[0]: no calendar is called 'weekends'; define it under calendars, such as weekends: {weekdays: [sat, sun]}"),
         ("jobs: [[a]]\n", "jobs[0]: must be text, got a list"),
         ("schedules: {a: {job: x, every: 5m, args: [1]}}\n", "schedules.a.args: must be a mapping from names to values, got a list"),
         ("version: 2\n", "version: must be at most 1, got 2"),

@@ -206,7 +206,7 @@ def test_placeholders_are_checked_and_kept(known: Registry) -> None:
         ({"every": "1h", "exclude": ["2026-12-32"]}, "a.exclude[0].date: '2026-12-32' is not a day; write 2026-12-25"),
         ({"every": "1h", "exclude": ["2026-12-26/2026-12-25"]}, "a.exclude[0].until: 2026-12-25 lies before from, 2026-12-26; swap them"),
         ({"every": "1h", "exclude": [{"from": "2026-12-26"}]}, "a.exclude[0]: has only one end; give both from and until"),
-        ({"every": "1h", "exclude": [{"date": "2026-12-26", "cron": "* * * * *"}]}, "a.exclude[0]: must have exactly one of cron, date, and from with until"),
+        ({"every": "1h", "exclude": [{"date": "2026-12-26", "cron": "* * * * *"}]}, "a.exclude[0]: must have exactly one of calendar, cron, date, and from with until"),
         ({"every": "1h", "exclude": ["99 * * * *"]}, 'a.exclude[0].cron: cron "99 * * * *": minute "99"'),
         ({"every": "1h", "exclude": ["@every 5m"]}, "a.exclude[0].cron: is an interval, which excludes nothing"),
         ({"every": "1h", "exclude": ["* * * * *"]}, "a.exclude: leaves no due time; exclude less"),
