@@ -12,7 +12,7 @@ from supervisor.cli.cluster import ask, moment_of_patience
 from supervisor.cli.connection import Connection, connected
 from supervisor.cli.help import SectionedCommand
 from supervisor.cli.options import DURATION, LoadSettings, config_options
-from supervisor.cli.output import moment, output_option, print_record, print_rows
+from supervisor.cli.output import moment, output_option, print_record, print_rows, say
 from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_OK, StoreUnavailableError
 from supervisor.core.events import LEVELS
@@ -117,7 +117,7 @@ def _added(connection: Connection, last_id: str) -> Iterator[KeptEvent]:
             entries = connection.store.listen(connection.keys.event_log, last_id, LISTEN_S)
         except StoreUnavailableError as error:
             if not is_away:
-                click.echo(f"tenure: {error}; waiting for it", err=True)
+                say(f"tenure: {error}; waiting for it", err=True)
             is_away = True
             moment_of_patience()
             continue

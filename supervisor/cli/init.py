@@ -16,6 +16,7 @@ from pathlib import Path
 import click
 
 from supervisor.cli.help import SectionedCommand
+from supervisor.cli.output import say
 from supervisor.core.errors import CannotCreateError
 from supervisor.version import __version__
 
@@ -166,12 +167,12 @@ def init(*, name: str, template: str, force: bool) -> None:
     _refuse_what_is_there(directory, force=force)
     written = write(directory, contents)
     for path in written.new:
-        click.echo(f"  {directory / path}")
+        say(f"  {directory / path}")
     for path in written.kept:
-        click.echo(f"  {directory / path} was there already, and is as it was", err=True)
-    click.echo(f"{len(written.new)} files written. Next, in a virtual environment:\n  cd {name}")
+        say(f"  {directory / path} was there already, and is as it was", err=True)
+    say(f"{len(written.new)} files written. Next, in a virtual environment:\n  cd {name}")
     for command in _NEXT[template]:
-        click.echo(f"  {command.format(name=name)}")
+        say(f"  {command.format(name=name)}")
 
 
 def _refuse_what_is_there(directory: Path, *, force: bool) -> None:

@@ -148,7 +148,7 @@ def main(argv: list[str] | None = None, *, prog_name: str = "tenure", before: Ca
     except OSError as error:
         if error.filename is not None or error.errno not in _OUTPUT_IS_LOST:
             raise
-        click.echo(f"tenure: cannot write its output: {error.strerror}", err=True)
+        say(f"tenure: cannot write its output: {error.strerror}", err=True)
         os._exit(EXIT_FAILED)  # what was not written would be tried again at the end of the interpreter
     _leave(code if isinstance(code, int) else 0)
 

@@ -200,7 +200,7 @@ def print_problems(problems: Iterable[Problem]) -> None:
     for problem in listed[:PROBLEMS_MAX]:
         say(" ".join(str(problem).splitlines()), err=True)
     if len(listed) > PROBLEMS_MAX:
-        click.echo(f"and {len(listed) - PROBLEMS_MAX} more", err=True)
+        say(f"and {len(listed) - PROBLEMS_MAX} more", err=True)
 
 
 def fail(error: ConfigError) -> NoReturn:

@@ -21,6 +21,7 @@ from supervisor.cli.output import (
     print_rows,
     print_section,
     print_value,
+    say,
 )
 from supervisor.core.errors import EXIT_OK, TenureError
 from supervisor.core.json_values import read_json
@@ -176,7 +177,7 @@ def plugin_run(
                 count += 1
                 if count == limit:
                     break
-    click.echo(f"{count} result(s)", err=True)
+    say(f"{count} result(s)", err=True)
     return EXIT_OK
 
 
@@ -233,7 +234,7 @@ def _cluster(loaded: Loaded) -> Iterator[Connection | None]:
             ask(connection, plugins.records(connection.keys))
         except TenureError as error:
             connection = None
-            click.echo(f"tenure: the state of the cluster is not known: {error}", err=True)
+            say(f"tenure: the state of the cluster is not known: {error}", err=True)
         yield connection
 
 

@@ -7,6 +7,7 @@ import re
 import click
 
 from supervisor.cli.help import SectionedGroup
+from supervisor.cli.output import say
 from supervisor.clock import SystemClock
 from supervisor.core.durations import parse_duration
 from supervisor.core.errors import ConfigError
@@ -80,7 +81,7 @@ def new(
     except TokenFileError as error:
         raise ConfigError(error.problems) from error
     click.echo(secret)
-    click.echo(f"{file} has the line of {name}; the token is not shown again", err=True)
+    say(f"{file} has the line of {name}; the token is not shown again", err=True)
 
 
 def _until_ms(text: str) -> int:

@@ -12,7 +12,7 @@ import click
 
 from supervisor.cli.help import SectionedGroup
 from supervisor.cli.options import LoadSettings, compat_options, config_options, fail, print_problems, search
-from supervisor.cli.output import list_options, print_rows
+from supervisor.cli.output import list_options, print_rows, say
 from supervisor.core.errors import EXIT_CONFIG, CannotCreateError, ConfigError
 from supervisor.importers import FORMATS
 
@@ -53,7 +53,7 @@ def validate(*, files: tuple[Path, ...], no_jobs: bool, load_settings: LoadSetti
     read = ", ".join(str(file) for file in loaded.files) or "defaults"
     counts = f"{len(loaded.settings.schedules)} schedules, {len(loaded.settings.workers)} pools"
     _print_notices(loaded)
-    click.echo(f"ok: {read} ({counts})")
+    say(f"ok: {read} ({counts})")
 
 
 def _print_notices(loaded: Loaded) -> None:
@@ -63,15 +63,15 @@ def _print_notices(loaded: Loaded) -> None:
     print_conversion(loaded)
 
     for notice in loaded.notices[:NOTES_MAX]:
-        click.echo(f"deprecated: {notice}", err=True)
+        say(f"deprecated: {notice}", err=True)
     for name, why in features.warnings(loaded.settings.features):
-        click.echo(f"deprecated: {loaded.origin('features', name)}: features.{name}: {why}", err=True)
+        say(f"deprecated: {loaded.origin('features', name)}: features.{name}: {why}", err=True)
 
 
 def print_conversion(loaded: Loaded) -> None:
     """Print remarks on files in another program's format to standard error."""
     for notice in loaded.conversion.notices if loaded.conversion is not None else ():
-        click.echo(f"note: {notice}", err=True)
+        say(f"note: {notice}", err=True)
 
 
 def _check_jobs(loaded: Loaded) -> None:
@@ -89,7 +89,7 @@ def _check_jobs(loaded: Loaded) -> None:
             check_schedules(definitions, loaded)
             _print_notes(definitions)
             for problem in unserved(loaded, definitions)[:NOTES_MAX]:
-                click.echo(f"note: {problem}", err=True)
+                say(f"note: {problem}", err=True)
         except ConfigError as error:
             problems = list(error.problems)
     problems = [*problems, *web_problems(loaded)]
@@ -110,9 +110,9 @@ def _print_notes(definitions: Iterable[ScheduleDef]) -> None:
         for note in lints(definition, now_ms=now_ms)
     ]
     for note in notes[:NOTES_MAX]:
-        click.echo(note, err=True)
+        say(note, err=True)
     if len(notes) > NOTES_MAX:
-        click.echo(f"note: and {len(notes) - NOTES_MAX} more", err=True)
+        say(f"note: and {len(notes) - NOTES_MAX} more", err=True)
 
 
 @config_group.command("show")

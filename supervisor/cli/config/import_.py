@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from supervisor.cli.help import SectionedGroup
+from supervisor.cli.output import say
 from supervisor.core.errors import EXIT_CANNOT_CREATE, EXIT_CONFIG, Problem
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def crontab(
     problems.extend(imported.problems)
     _report(imported, problems, skip_invalid=skip_invalid)
     if problems and not (skip_invalid and imported.entries):
-        click.echo(_nothing_written(imported, skip_invalid=skip_invalid), err=True)
+        say(_nothing_written(imported, skip_invalid=skip_invalid), err=True)
         context.exit(EXIT_CONFIG)
     text = to_yaml(imported.entries, [source.name for source in sources])
     context.exit(_write(text, output, force=force))
@@ -137,7 +138,7 @@ def _files(path: str, problems: list[Problem]) -> list[str]:
         return []
     for file in files:
         if not _is_read(file.name) and not file.name.startswith("."):
-            click.echo(f"note: {file}: not read, because cron ignores files with such a name", err=True)
+            say(f"note: {file}: not read, because cron ignores files with such a name", err=True)
     return [str(file) for file in files if _is_read(file.name)]
 
 
@@ -191,10 +192,10 @@ def _label(name: str) -> str:
 
 def _report(imported: Imported, problems: list[Problem], *, skip_invalid: bool) -> None:
     for warning in imported.warnings:
-        click.echo(f"warning: {warning}", err=True)
+        say(f"warning: {warning}", err=True)
     kind = "left out" if skip_invalid else "error"
     for problem in problems:
-        click.echo(f"{kind}: {problem}", err=True)
+        say(f"{kind}: {problem}", err=True)
 
 
 def _nothing_written(imported: Imported, *, skip_invalid: bool) -> str:
@@ -211,10 +212,10 @@ def _write(text: str, output: str, *, force: bool) -> int:
         with Path(output).open("w" if force else "x", encoding="utf-8") as stream:
             stream.write(text)
     except FileExistsError:
-        click.echo(f"error: {output} exists; choose another name, or replace it with --force", err=True)
+        say(f"error: {output} exists; choose another name, or replace it with --force", err=True)
         return EXIT_CANNOT_CREATE
     except OSError as error:
-        click.echo(f"error: {output} cannot be written: {error.strerror}", err=True)
+        say(f"error: {output} cannot be written: {error.strerror}", err=True)
         return EXIT_CANNOT_CREATE
-    click.echo(f"written: {output}", err=True)
+    say(f"written: {output}", err=True)
     return 0

@@ -223,7 +223,7 @@ class ElectionWatch:
                 )
             except StoreUnavailableError as error:
                 if not is_away:
-                    click.echo(f"tenure: {error}; waiting for it", err=True)
+                    say(f"tenure: {error}; waiting for it", err=True)
                 is_away = True
                 _pause(min(AWAY_S, left_s))
                 continue

@@ -240,10 +240,10 @@ def queue_show(*, name: str, output: str, load_settings: LoadSettings) -> None:
         say(f"\npaused {since} by {counts.paused_by or 'nobody named'}: {counts.paused or 'no reason given'}")
     print_section("Ready", lists, columns=("kind", "priority", "ready"), empty="")
     if any(suspects.values()):
-        click.echo(f"\nto run alone, after a process died of one of them: {sum(suspects.values())}")
+        say(f"\nto run alone, after a process died of one of them: {sum(suspects.values())}")
     totals = [{"what": what, "total": total} for what, total in sorted(counts.stats.items())]
     print_section("Totals", totals, columns=("what", "total"), empty="nothing yet")
-    click.echo(f"\nattempts that ended in a second, over the last minute: {rate:g}")
+    say(f"\nattempts that ended in a second, over the last minute: {rate:g}")
 
 
 for each in (pause, resume, purge, move, fsck):

@@ -177,9 +177,9 @@ def _tell_reload(replica: str, ending: Any, output: str) -> int:
         say(f"{replica}: {ending.outcome.value}{changed}")
     if ending.stale:
         modules = ", ".join(ending.stale)
-        click.echo(f"note: changed code of {modules} runs after a restart; a reload imports nothing twice", err=True)
+        say(f"note: changed code of {modules} runs after a restart; a reload imports nothing twice", err=True)
     if not is_success:
-        click.echo(f"tenure: {replica}: reload {ending.outcome.value}; the former configuration runs on", err=True)
+        say(f"tenure: {replica}: reload {ending.outcome.value}; the former configuration runs on", err=True)
         for reason in ending.reasons:
             say(reason, err=True)
     return EXIT_OK if is_success else EXIT_FAILED
@@ -193,13 +193,13 @@ def _stop(found: RunningTree, timeout_s: float | None, output: str) -> int:
     began_ns = clock.elapsed_ns()
     with _Handle(found) as handle:
         handle.send(signal.SIGTERM)
-        say = _Progress(lambda: f"{plate.replica}: {len(children_of(plate.pid))} processes are left")
+        progress = _Progress(lambda: f"{plate.replica}: {len(children_of(plate.pid))} processes are left")
         while not handle.is_gone(POLL_S):
             if timeout_s is not None and clock.elapsed_ns() - began_ns > timeout_s * SECOND_NS:
                 raise TenureError(
                     f"{plate.replica} (pid {plate.pid}) is not gone after {timeout_s:g} s; it goes on stopping"
                 )
-            say.now_and_then()
+            progress.now_and_then()
     took_s = round((clock.elapsed_ns() - began_ns) / SECOND_NS, 2)
     last = run_file.read(found.place)
     code = last.exit_code if last is not None and last.pid == plate.pid else None
@@ -207,7 +207,7 @@ def _stop(found: RunningTree, timeout_s: float | None, output: str) -> int:
         print_value({"replica": plate.replica, "exit_code": code, "took_s": took_s}, output=output)
     else:
         shown = "its exit code is not known" if code is None else f"exit code {code}"
-        click.echo(f"{plate.replica}: stopped after {took_s} s, {shown}")
+        say(f"{plate.replica}: stopped after {took_s} s, {shown}")
     return EXIT_OK if code == EXIT_OK else EXIT_FAILED
 
 
@@ -229,7 +229,7 @@ def _remote(
     if output != "table":
         print_value({"replica": name, "outcome": done}, output=output)
     else:
-        click.echo(f"{name}: {done}")
+        say(f"{name}: {done}")
     return EXIT_OK
 
 
@@ -275,4 +275,4 @@ class _Progress:
         now_ns = self._clock.elapsed_ns()
         if now_ns - self._said_ns >= SAY_EVERY_S * SECOND_NS:
             self._said_ns = now_ns
-            click.echo(self._text(), err=True)
+            say(self._text(), err=True)

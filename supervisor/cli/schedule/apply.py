@@ -96,7 +96,7 @@ def apply(
         if drop_buffered:
             changed = [each.id for each in found if each.difference is DefinitionDifference.CHANGED]
             dropped = ask(connection, schedules.drop_buffered(connection.keys, changed))
-            click.echo(f"{dropped} waiting due times dropped", err=True)
+            say(f"{dropped} waiting due times dropped", err=True)
         return code
 
 
@@ -129,7 +129,7 @@ def _validated(
     from supervisor.settings.schedules.definitions import validate_schedules
     from supervisor.settings.schedules.files import Format, read_all
 
-    known = known_jobs(connection, loaded, lambda text: click.echo(text, err=True))
+    known = known_jobs(connection, loaded, lambda text: say(text, err=True))
     shown = "standard input" if name == "-" else name
     entries = read_all(read, form=None if form == "auto" else Format(form))
     settings = loaded.settings
@@ -142,7 +142,7 @@ def _validated(
     if problems:
         for problem in problems:
             say(" ".join(str(problem).splitlines()), err=True)
-        click.echo(f"{len(problems)} problem{'' if len(problems) == 1 else 's'}; nothing was applied", err=True)
+        say(f"{len(problems)} problem{'' if len(problems) == 1 else 's'}; nothing was applied", err=True)
         raise click.exceptions.Exit(ConfigError.exit_code)
     _note_past(validated.definitions)
     return validated.definitions
@@ -156,9 +156,9 @@ def _note_past(definitions: tuple[ScheduleDef, ...]) -> None:
     found = ((each.id, never_due(each, now_ms=now_ms)) for each in definitions)
     notes = [f"note: {name} {note}" for name, note in found if note is not None]
     for note in notes[:NOTES_MAX]:
-        click.echo(note, err=True)
+        say(note, err=True)
     if len(notes) > NOTES_MAX:
-        click.echo(f"note: and {len(notes) - NOTES_MAX} more", err=True)
+        say(f"note: and {len(notes) - NOTES_MAX} more", err=True)
 
 
 def _compared(connection: Connection, definitions: tuple[ScheduleDef, ...]) -> list[Compared]:
@@ -204,7 +204,7 @@ def _apply(connection: Connection, found: list[Compared], surplus: list[Record],
     counts = {name: getattr(outcome, name) for name in ("created", "changed", "unchanged", "deleted")}
     if output == "table":
         told = ", ".join(f"{count} {name}" for name, count in counts.items() if count or name != "deleted")
-        click.echo(f"{told}, {len(outcome.refused)} refused" if outcome.refused else told)
+        say(f"{told}, {len(outcome.refused)} refused" if outcome.refused else told)
         for name, why in outcome.refused[:REFUSED_SHOWN]:
             say(f"{name}: {why}", err=True)
     else:

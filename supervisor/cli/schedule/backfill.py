@@ -119,7 +119,7 @@ def backfill(
 def _known(connection: Connection, schedule: str) -> tuple[ScheduleDef, SchedulePast]:
     definition, known = ask(connection, backfills.past(connection.keys, schedule))
     if after_completion_ms(definition) is not None:
-        click.echo(f"note: {_NOT_PLANNED}", err=True)
+        say(f"note: {_NOT_PLANNED}", err=True)
     return definition, known
 
 
@@ -134,14 +134,14 @@ def _plan(
 
 def _warn(planned: list[Chunk], known: SchedulePast, until_ms: int) -> None:
     if unknown := sum(chunk.unknown for chunk in planned):
-        click.echo(
+        say(
             f"note: {unknown} due times are left out: too long ago to know whether they ran; --force runs them",
             err=True,
         )
     if not planned[-1].is_last:
-        click.echo(f"note: the limit ends it at {moment(planned[-1].cursor_ms)}; more would follow", err=True)
+        say(f"note: the limit ends it at {moment(planned[-1].cursor_ms)}; more would follow", err=True)
     elif until_ms > known.mark_ms:
-        click.echo(
+        say(
             f"note: due times after {moment(known.mark_ms)} are left to the schedule, which has not decided them",
             err=True,
         )
@@ -157,7 +157,7 @@ def _asked(name: str, schedule: str, limit: int, output: str) -> int:
 
 def _nothing(left_out: int, output: str) -> int:
     if output == "table":
-        click.echo(f"nothing to run: {left_out} due times ran or are left out")
+        say(f"nothing to run: {left_out} due times ran or are left out")
     else:
         print_value({"backfill": None, "enqueued": 0, "skipped": left_out}, output=output)
     return EXIT_OK
@@ -176,7 +176,7 @@ def _dry_run(definition: ScheduleDef, planned: list[Chunk], marked: list[Backfil
     unknown = sum(chunk.unknown for chunk in planned)
     print_rows(rows, columns=("nominal", "run", "does"), output=output, empty="nothing to run")
     told = f"{len(rows)} listed, {skipped - unknown} known to have run or waiting, {unknown} too long ago to know"
-    click.echo(told, err=True)
+    say(told, err=True)
     return EXIT_OK
 
 
@@ -191,7 +191,7 @@ def _follow(connection: Connection, name: str, total: int, output: str) -> int:
                     break
                 moment_of_patience()
     except KeyboardInterrupt:
-        click.echo(f"\nit goes on; stop it with: tenure schedule backfill --cancel {name}", err=True)
+        say(f"\nit goes on; stop it with: tenure schedule backfill --cancel {name}", err=True)
         return EXIT_OK
     if output == "table":
         note = f": {now.note}" if now.note else ""
@@ -211,7 +211,7 @@ def _list(connection: Connection, output: str) -> int:
 def _cancel(connection: Connection, name: str) -> int:
     stopped = ask(connection, backfills.cancel(connection.keys, name))
     if stopped.state is BackfillState.CANCELLED:
-        click.echo(f"cancelled {name} after {stopped.enqueued} runs, which stay enqueued")
+        say(f"cancelled {name} after {stopped.enqueued} runs, which stay enqueued")
     else:
-        click.echo(f"{name} had ended: {stopped.state.value}, {stopped.enqueued} enqueued")
+        say(f"{name} had ended: {stopped.state.value}, {stopped.enqueued} enqueued")
     return EXIT_OK

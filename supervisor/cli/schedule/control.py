@@ -23,7 +23,7 @@ from supervisor.cli.cluster import (
 from supervisor.cli.connection import Connection, connected
 from supervisor.cli.help import SectionedCommand
 from supervisor.cli.options import DURATION, LoadSettings, config_options
-from supervisor.cli.output import moment, output_option, print_rows, print_value
+from supervisor.cli.output import moment, output_option, print_rows, print_value, say
 from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_FAILED, EXIT_NO, EXIT_OK
 
@@ -75,7 +75,7 @@ def trigger(
     loaded = load_settings()
     given = parse_arguments(arguments)
     with connected(loaded.settings) as connection:
-        jobs = functools.cache(lambda: known_jobs(connection, loaded, lambda text: click.echo(text, err=True)))
+        jobs = functools.cache(lambda: known_jobs(connection, loaded, lambda text: say(text, err=True)))
 
         def check(job: str, args: Mapping[str, Any]) -> None:
             jobs().get(job).check(args)
@@ -92,12 +92,12 @@ def trigger(
         done = ask(connection, request)
     code, run_id = done.code, done.run_id
     if code is TriggerCode.SKIPPED:
-        click.echo(f"skipped: an earlier run of {schedule_id} is unfinished", err=True)
+        say(f"skipped: an earlier run of {schedule_id} is unfinished", err=True)
         if output != "table":
             print_value({"schedule": schedule_id, "run": None, "result": "skipped"}, output=output)
         return EXIT_NO
     if code is TriggerCode.DUPLICATE and key is not None:
-        click.echo(f"note: key {key!r} was used within the last 24 h; this is its run", err=True)
+        say(f"note: key {key!r} was used within the last 24 h; this is its run", err=True)
     if output == "table":
         click.echo(run_id)
     else:
@@ -227,7 +227,7 @@ def delete(*, ids: tuple[str, ...], revision: int | None, yes: bool, output: str
 def _tell_unknown(connection: Connection, rows: list[dict[str, Any]]) -> None:
     unknown = [row["schedule"] for row in rows if row["result"] == "unknown"]
     for name in unknown[:3]:
-        click.echo(f"tenure: {unknown_message(connection, name)}", err=True)
+        say(f"tenure: {unknown_message(connection, name)}", err=True)
 
 
 def _code(rows: list[dict[str, Any]]) -> int:

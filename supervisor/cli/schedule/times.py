@@ -56,13 +56,13 @@ def next_command(
     else:
         rows = due_rows(definition, after_ms=from_ms, now_ms=found.now_ms, count=count)
     if found.record.pause is not None:
-        click.echo(f"note: {schedule_id} is paused; these times pass without a run until it is resumed", err=True)
+        say(f"note: {schedule_id} is paused; these times pass without a run until it is resumed", err=True)
     empty = "is never due again"
     if delay_ms := _after_completion_ms(definition):
         delay = span(delay_ms / 1000)
         empty = f"is due {delay} after a run of it has ended"
         if rows:
-            click.echo(f"note: it is also due {delay} after a run of it has ended", err=True)
+            say(f"note: it is also due {delay} after a run of it has ended", err=True)
     if definition.after is not None:
         empty = f"is due {trigger_words(definition)}"
     print_rows(rows, columns=_COLUMNS, output=output, empty=f"{schedule_id} {empty}")

@@ -7,7 +7,8 @@ the same, which a test checks against the client's merge. Gauges, whose merge ha
 modes and whose files are small, are left to the client.
 
 Guarantees
-    A file that is empty, torn or foreign is passed over, and read again once it changed.
+    A file that is empty, torn or foreign is passed over, and read again once it changed. So is what is no regular
+    file: a job may make a pipe there, and whoever opened it would wait for ever.
 """
 # mypy: disable-error-code="no-untyped-call"
 # The client's merge has no annotations.
@@ -57,6 +58,8 @@ class SlotFiles(Collector):
         found = {}
         gauges = []
         for path in self.directory.glob("*.db"):
+            if path.is_symlink() or not path.is_file():
+                continue
             if path.name.startswith("gauge_"):
                 gauges.append(path)
             else:

@@ -6,11 +6,13 @@ import json
 import re
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+import supervisor.cli
 from supervisor.cli.output import print_record, print_rows, print_section, print_value, say
 from supervisor.roles.web.responses import json_body
 from supervisor.telemetry.log_lines.render import console_renderer, render_json
@@ -74,3 +76,10 @@ def test_letters_of_every_language_are_left_alone(capsys: pytest.CaptureFixture[
     """Only what steers is escaped."""
     print_value({"text": "größe 大きさ حجم"}, output="yaml")
     assert "größe 大きさ حجم" in capsys.readouterr().out
+
+
+def test_no_command_prints_a_text_with_a_value_in_it_unescaped() -> None:
+    """Names of files, lines of crontabs, errors of servers: ``say`` shows them all."""
+    sources = (Path(supervisor.cli.__file__).parent).rglob("*.py")
+    raw = [path.name for path in sources if re.search(r"click\.echo\(\s*f[\"']", path.read_text(encoding="utf-8"))]
+    assert raw == ["output.py"], "of numbers alone"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 
@@ -56,6 +57,20 @@ def test_the_sum_is_the_clients_sum(tmp_path: Path, seed: int) -> None:
         seen = samples(ours.collect())
         assert seen.keys() == expected.keys()
         assert seen == pytest.approx(expected)
+
+
+def test_what_is_no_file_of_values_is_passed_over(tmp_path: Path) -> None:
+    """A job can make a pipe or a link to a device there: the web child would wait, or read, for ever."""
+    metrics.prepare(tmp_path)
+    ours = SlotFiles(tmp_path)
+    metrics.claim_slot("agent")
+    metrics.FIRES.labels("fired").inc(5)
+    for kind in ("counter", "gauge_mostrecent"):
+        os.mkfifo(tmp_path / f"{kind}_pipe.db")
+        (tmp_path / f"{kind}_link.db").symlink_to("/dev/zero")
+        (tmp_path / f"{kind}_directory.db").mkdir()
+
+    assert samples(ours.collect())["counter", "tenure_fires_total", frozenset({("code", "fired")})] == 5
 
 
 def test_a_file_that_was_replaced_is_read_afresh(tmp_path: Path) -> None:
