@@ -1,4 +1,4 @@
-"""Helm's own engine on our chart: ``python charting.py`` reads a list of requests and answers each.
+"""Helm's own engine on our chart: ``python charting.py`` reads requests, a line each, and answers each with a line.
 
 ``python charting.py render VALUES`` prints manifests, ``python charting.py package DIRECTORY`` makes the archive.
 
@@ -46,7 +46,8 @@ def main(arguments: list[str]) -> None:
         sys.stdout.write(package(CHART, destination=arguments[1]) + "\n")
     else:
         with Chart.load(CHART) as chart:
-            json.dump([answer(chart, values) for values in json.load(sys.stdin)], sys.stdout)
+            for line in sys.stdin:
+                print(json.dumps(answer(chart, json.loads(line))), flush=True)  # noqa: T201 - this is its answer
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -17,26 +18,42 @@ EXAMPLES = {path.stem: yaml.safe_load(path.read_text()) for path in sorted((DEPL
 Docs = list[dict[str, Any]]
 
 
+_engines: list[subprocess.Popen[str]] = []
+
+
+@contextmanager
+def helm_engine() -> Iterator[None]:
+    """Keep one process with Helm's engine, which renders for every test that runs meanwhile."""
+    command = [sys.executable, str(Path(__file__).with_name("charting.py"))]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        _engines.append(process)
+        yield
+        _engines.remove(process)
+        process.communicate()
+
+
 @cache
 def _answer(request: str) -> dict[str, Any]:
-    command = [sys.executable, str(Path(__file__).with_name("charting.py"))]
-    done = subprocess.run(command, input=request, capture_output=True, text=True, check=True, timeout=60)
-    (answer,) = json.loads(done.stdout)
-    return dict(answer)
+    (engine,) = _engines
+    assert engine.stdin
+    assert engine.stdout
+    engine.stdin.write(f"{request}\n")
+    engine.stdin.flush()
+    return dict(json.loads(engine.stdout.readline()))
 
 
 def render(values: dict[str, Any]) -> Docs:
     """Return what the chart makes of ``values``; the linter finds nothing."""
-    answer = _answer(json.dumps([values]))
+    answer = _answer(json.dumps(values))
     assert "error" not in answer, answer["error"]
     assert answer["lint"] == []
     texts = [text for name, text in answer["rendered"].items() if name.endswith(".yaml")]
-    return [each for text in texts for each in yaml.safe_load_all(text) if each]
+    return [each for text in texts for each in yaml.load_all(text, Loader=yaml.CSafeLoader) if each]
 
 
 def refusal(values: dict[str, Any]) -> str:
     """Return why the chart makes nothing of ``values``."""
-    return str(_answer(json.dumps([values]))["error"])
+    return str(_answer(json.dumps(values))["error"])
 
 
 def of_kind(docs: Docs, kind: str) -> dict[str, dict[str, Any]]:

@@ -21,7 +21,10 @@ CASES: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 NATIVE = {name: values for name, values in CASES.items() if "compat" not in values}
 Docs = list[dict[str, Any]]
-pytestmark = pytest.mark.xdist_group("chart")  # what one process has rendered is rendered once
+pytestmark = [
+    pytest.mark.xdist_group("chart"),
+    pytest.mark.usefixtures("engine"),
+]  # what one process has rendered is rendered once
 
 
 @pytest.mark.parametrize("values", CASES.values(), ids=CASES)

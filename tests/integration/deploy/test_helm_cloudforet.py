@@ -10,6 +10,8 @@ import yaml
 from tests.integration.deploy.rendering import EXAMPLES, environ, of_kind, render
 from tests.kit.launcher import tenure
 
+pytestmark = [pytest.mark.xdist_group("chart"), pytest.mark.usefixtures("engine")]
+
 
 def test_values_of_cloudforet_are_taken_as_they_are() -> None:
     """Flat switches, names and sections of theirs; the mount of the host's time zone is left out."""

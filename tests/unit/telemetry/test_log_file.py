@@ -16,7 +16,7 @@ from supervisor.telemetry import logs
 from supervisor.telemetry.log_lines.log_sink import FileSink, LineSink, NoSink, open_log_file, open_sink
 
 pytestmark = pytest.mark.usefixtures("logging_restored")
-PROCESSES, LINES = 8, 500
+PROCESSES, LINES = 4, 300
 
 
 class Number:
