@@ -20,6 +20,9 @@ EVENTS_MAX = 2000
 YEAR_MAX = 2050
 """Last year of a rule without an end, unless it is the same date each year, which has none."""
 
+RULE_DAYS_MAX = 10_000
+"""How many days one rule may name, counted before they are looked for: each day of 27 years."""
+
 NAME_MAX = 64
 LENGTH_MAX = 366
 _PROPERTY = re.compile(r'([A-Za-z0-9-]+)((?:;[A-Za-z0-9-]+=(?:"[^"]*"|[^";:])*)*):(.*)', re.DOTALL)
@@ -94,7 +97,7 @@ def _events(text: str) -> Iterator[tuple[int, _Event]]:
             event = {} if value.upper() == "VEVENT" else event
         elif name == "END":
             if open_parts.pop().text != value.upper():
-                raise IcsError(line, f"ends {value}, which is not open", "export the file again")
+                raise IcsError(line, f"ends {value[:NAME_MAX]}, which is not open", "export the file again")
             if value.upper() == "VEVENT":
                 yield line, event
         elif open_parts[-1].text == "VEVENT":
@@ -128,7 +131,9 @@ def _days(end_line: int, event: _Event) -> Iterator[IcsDays]:
     length, name = _length(event, first), _name(event)
     left_out = {_date(each) for each in _listed(event, "EXDATE")}
     rules = event.get("RRULE", [])
-    if len(rules) == 1 and _is_annual(_rule(rules[0]), first) and length == 1 and not left_out:
+    if len(rules) > 1:
+        raise IcsError(rules[1].line, "has an event with two rules", _LIST)
+    if rules and _is_annual(_rule(rules[0]), first) and length == 1 and not left_out:
         yield IcsDays(line, first, 1, name, is_annual=True)
     else:
         starts = {first, *(day for rule in rules for day in _recurring(rule, first))} - left_out
@@ -195,6 +200,9 @@ def _recurring(value: _Value, first: date) -> Iterator[date]:
     months = sorted({int(part) for part in rule.get("BYMONTH", str(first.month)).split(",")})
     if ("BYDAY" in rule and "BYMONTHDAY" in rule) or ("BYDAY" in rule and "BYMONTH" not in rule):
         raise IcsError(value.line, "has a rule with BYDAY, and not the month alone", _LIST)
+    named = len(months) * (rule.get("BYDAY", rule.get("BYMONTHDAY", "")).count(",") + 1)
+    if named * (min(until.year, YEAR_MAX) - first.year) > RULE_DAYS_MAX:
+        raise IcsError(value.line, f"has a rule of more than {RULE_DAYS_MAX} days", _LIST)
     left = int(rule.get("COUNT", YEAR_MAX))
     step = max(1, int(rule.get("INTERVAL", "1")))
     for year in range(first.year, min(until.year, YEAR_MAX) + 1, step):

@@ -112,6 +112,8 @@ def test_a_weekday_of_a_month_is_that_of_a_walk(
         (file_of("DTSTART:20261225\nRRULE:FREQ=YEARLY;BYMONTH=5;BYDAY=MO"), 5, "BYDAY=MO"),
         (file_of("DTSTART:20261225\nRRULE:FREQ=YEARLY;BYDAY=1MO"), 5, "not the month alone"),
         (file_of("DTSTART:20261225\nRRULE:FREQ=YEARLY;COUNT=many"), 6, "cannot be read"),
+        (file_of("DTSTART:20261225\nRRULE:FREQ=YEARLY\nRRULE:FREQ=YEARLY"), 6, "with two rules"),
+        (file_of("DTSTART:00010101\nRRULE:FREQ=YEARLY;BYMONTHDAY=" + "40," * 250_000 + "40"), 5, "more than 10000 days"),
         (file_of(*["DTSTART:20261225"] * (EVENTS_MAX + 1)), 3 + 3 * EVENTS_MAX + 2, "more than 2000 days"),
     ],
 )  # fmt: skip
