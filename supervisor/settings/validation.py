@@ -70,7 +70,7 @@ def _conform(node: Node, shape: Shape | None, path: Path, problems: list[Problem
             continue
         inner = shape.child(key)
         if inner is None:
-            problems.append(_unknown_key(child.origin, (*path, key), shape))
+            problems.append(_unknown_key(child, (*path, key), shape))
             continue
         kept = _conform(child, inner, (*path, key), problems)
         if kept is not None:
@@ -92,13 +92,16 @@ _ELSEWHERE = {
 """Names that other schedulers give to settings, in lower case and without ``_`` and ``-``."""
 
 
-def _unknown_key(origin: str, path: Path, shape: Shape) -> Problem:
+def _unknown_key(node: Node, path: Path, shape: Shape) -> Problem:
     key = str(path[-1])
     known = sorted(shape.children)
     elsewhere = _ELSEWHERE.get(key.lower().replace("_", "").replace("-", ""), "")
     meant = elsewhere if elsewhere in shape.children else key.replace("-", "_")
     remedy = suggestion(meant, known, f"known here: {', '.join(known)}")
-    return Problem(origin, format_path(path), "is not a setting", remedy)
+    if elsewhere == meant == "paused" and isinstance(node.value, bool):
+        is_paused = node.value is not key.lower().startswith("enabled")
+        remedy = "write paused: true" if is_paused else "remove it: a schedule is due unless it says paused: true"
+    return Problem(node.origin, format_path(path), "is not a setting", remedy)
 
 
 def validate(root: Node, shape: Shape, broken: Sequence[str] = ()) -> tuple[Settings | None, list[Problem]]:
@@ -165,7 +168,7 @@ def _problems_of(error: ValidationError, root: Node, shape: Shape) -> Iterator[t
         path = details["loc"][:-1] if is_key else details["loc"]
         reached, node = root.nearest(path)
         if details["type"] == "extra_forbidden" and (parent := shape.at(path[:-1])) is not None:
-            yield path, _unknown_key(node.origin, path, parent)  # in a list: elsewhere conform() came first
+            yield path, _unknown_key(node, path, parent)  # in a list: elsewhere conform() came first
             continue
         message, remedy = _message(details, node, shape.at(path))
         if details["type"] != "missing" and not is_key and reached == path:

@@ -21,7 +21,7 @@ RedisOptions: TypeAlias = "RedisSettings | PlainRedisOptions"
 Secret: TypeAlias = "SecretStr | PlainSecret"  # noqa: S105 - a type
 
 _RANGES = {"connect_timeout": (0.05, 30.0), "command_timeout": (0.05, 30.0), "durability_timeout": (0.001, 10.0)}
-_SECRETS = {"url", "password", "sentinel_password"}
+SECRET_OPTIONS = {"url", "password", "sentinel_password"}
 _TEXTS = {"username", "sentinel_username", "tls_ca_file", "tls_cert_file", "tls_key_file"}
 _DURABILITY = {"none", "replica"}
 
@@ -83,7 +83,7 @@ def _option(key: str, value: str) -> tuple[str, Any]:
     if not isinstance(value, str):
         raise ValueError(f"{key} is no text")  # noqa: TRY004 - a value
     value.encode()  # refuses bytes of a variable that are no UTF-8
-    if key in _SECRETS:
+    if key in SECRET_OPTIONS:
         return key, PlainSecret(value)
     if key in _TEXTS or (key == "durability" and value in _DURABILITY):
         return key, value

@@ -5,15 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from supervisor.core.errors import EXIT_CONFIG, TenureError
+from supervisor.core.errors import EXIT_CONFIG, ConfigError, Problem, TenureError
 from supervisor.settings.sections.redis_url import EMBEDDED_SOCKET
-from supervisor.store.client.redis_options import PlainRedisOptions, RedisOptions
+from supervisor.store.client.redis_options import SECRET_OPTIONS, PlainRedisOptions, RedisOptions
 from supervisor.store.producer import substitute
 from supervisor.store.producer.destination import Destination
 from supervisor.store.producer.producer import Producer
 
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+_PREFIX = "TENURE_REDIS__"
 _OURS = {"", "cluster", "data_dir", "redis"}
 
 
@@ -34,23 +39,41 @@ def settings_from_environment(environment: Mapping[str, str]) -> RedisOptions:
 
     Raises:
         NoRedisError: no URL, or ``embedded``, which only the tree that runs the server can resolve.
-        ValueError: a value is of no use.
+        ConfigError: a value is of no use; it names the variable.
     """
-    prefix = "TENURE_REDIS__"
-    given = {key.removeprefix(prefix).lower(): value for key, value in environment.items() if key.startswith(prefix)}
+    given = {key.removeprefix(_PREFIX).lower(): value for key, value in environment.items() if key.startswith(_PREFIX)}
     if given.get("url", "embedded") == "embedded":
         raise NoRedisError
-    return _options(given)
+    return _options(given, _PREFIX)
 
 
-def _options(given: Mapping[str, str]) -> RedisOptions:
-    """Return the options in ``given``; the settings' model judges what plain options do not cover, and names faults."""
+def _options(given: Mapping[str, str], prefix: str = "") -> RedisOptions:
+    """Return the options in ``given``; the settings' model judges what plain options do not cover, and names faults.
+
+    Raises:
+        ConfigError: values are of no use; each is named, with ``prefix``, as it was given.
+    """
     if (found := PlainRedisOptions.parse(given)) is not None:
         return found
-    from supervisor.settings.sections.models import RedisSettings  # noqa: PLC0415 - as in _configured
+    from pydantic import ValidationError  # noqa: PLC0415 - as in _configured
+
+    from supervisor.settings.sections.models import RedisSettings  # noqa: PLC0415
 
     names = {field.alias or name for name, field in RedisSettings.model_fields.items()}
-    return RedisSettings.model_validate({key: value for key, value in given.items() if key in names})
+    try:
+        return RedisSettings.model_validate({key: value for key, value in given.items() if key in names})
+    except ValidationError as error:
+        raise ConfigError([_problem(details, prefix) for details in error.errors(include_url=False)]) from None
+
+
+def _problem(details: ErrorDetails, prefix: str) -> Problem:
+    """Return one fault of a variable, with its value where that is no secret."""
+    key, message = (
+        str(details["loc"][0]),
+        details["msg"].removeprefix("Value error, ").replace("Input should", "should"),
+    )
+    seen = "" if key in SECRET_OPTIONS or repr(details["input"]) in message else f", got {details['input']!r}"
+    return Problem(f"{prefix}{key.upper() if prefix else key}", f"redis.{key}", f"{message}{seen}")
 
 
 _default: Producer | None = None

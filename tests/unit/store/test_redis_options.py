@@ -10,6 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import SecretStr, ValidationError
 
+from supervisor.core.errors import ConfigError
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.client.connection_options import options, wait_ms
 from supervisor.store.client.redis_options import PlainRedisOptions
@@ -29,28 +30,42 @@ def shown(settings: Any) -> dict[str, Any]:
     }
 
 
-def told(texts: dict[str, str]) -> tuple[str, RedisSettings | None]:
-    """Return the model's refusal, or its settings."""
+def told(texts: dict[str, str]) -> tuple[list[str], RedisSettings | None]:
+    """Return the options that the model refuses, or its settings."""
     try:
-        return "", RedisSettings.model_validate(texts)
+        return [], RedisSettings.model_validate(texts)
     except ValidationError as error:
-        return str(error), None
+        return [str(details["loc"][0]) for details in error.errors()], None
 
 
 @given(st.dictionaries(st.sampled_from(KEYS), _TEXTS), st.text(min_size=1))
 @example({"durability": "replica", "durability_timeout": "250ms"}, "redis://h")
 @example({"command_timeout": "49ms"}, "redis://h")
 def test_variables_mean_what_they_mean_to_a_tree(given_: dict[str, str], url: str) -> None:
-    """A program that enqueues has the same variables as the tree, and gets the same values and the same error."""
+    """A program that enqueues has the same variables as the tree, and gets the same values; wrong ones are named."""
     texts = {**given_, "url": url}
     environment = {f"TENURE_REDIS__{key.upper()}": value for key, value in texts.items()}
-    message, expected = told(texts)
-    if message:
-        with pytest.raises(ValidationError) as refused:
+    wrong, expected = told(texts)
+    if wrong and url != "embedded":
+        with pytest.raises(ConfigError) as refused:
             settings_from_environment(environment)
-        assert str(refused.value) == message
+        assert [each.where for each in refused.value.problems] == [f"TENURE_REDIS__{key.upper()}" for key in wrong]
     elif url != "embedded":
         assert shown(settings_from_environment(environment)) == shown(expected)
+
+
+def test_a_wrong_variable_is_told_with_its_value_and_never_a_password() -> None:
+    """In one line each, as a tree tells it."""
+    wrong = {"COMMAND_TIMEOUT": "soon", "DURABILITY": "all", "PASSWORD": "hunter2"}
+    environment = {f"TENURE_REDIS__{key}": value for key, value in {"URL": "redis://h", **wrong}.items()}
+    with pytest.raises(ConfigError) as refused:
+        settings_from_environment(environment)
+    timeout, durability = str(refused.value).splitlines()
+    assert timeout == (
+        "TENURE_REDIS__COMMAND_TIMEOUT: redis.command_timeout: 'soon' is not a duration: write 250ms, 15s, 5m, 2h or 7d"
+    )
+    assert durability == "TENURE_REDIS__DURABILITY: redis.durability: should be 'none' or 'replica', got 'all'"
+    assert "hunter2" not in str(refused.value)
 
 
 def test_plain_options_cover_what_clients_read() -> None:
