@@ -18,11 +18,14 @@ import click
 from supervisor.cli.help import SectionedCommand
 from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import output_option, print_rows
+from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_NO, CannotBindError, TenureError
 from supervisor.process.system.descriptors import DESCRIPTORS_MIN, descriptors_short
 from supervisor.process.system.unix_listening import is_stale
 from supervisor.settings.rules.redis_exposure import exposures
+from supervisor.settings.schedules.calendars import ending_notes
 from supervisor.settings.sections.models import Settings
+from supervisor.settings.sections.violation import split
 
 if TYPE_CHECKING:
     from supervisor.operations.leader import CandidateInfo, LeaseView
@@ -82,6 +85,8 @@ def examine(settings: Settings, modules: tuple[str, ...]) -> Iterator[Finding]:
     yield _data_directory(Path(settings.data_dir))
     yield _port(settings)
     yield _jobs(modules)
+    for note in ending_notes(settings.calendars, now_ms=SystemClock().wall_ms()):
+        yield Finding("calendars", *split(note), is_warning=True)
     yield from _classes(settings)
     for found in exposures(settings.redis):
         yield Finding("redis security", found.seen, found.remedy, is_warning=True)

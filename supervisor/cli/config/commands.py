@@ -87,7 +87,7 @@ def _check_jobs(loaded: Loaded) -> None:
             prepare(loaded.settings, loaded.origins)
             definitions = complete(loaded)
             check_schedules(definitions, loaded)
-            _print_notes(definitions)
+            _print_notes(definitions, loaded.settings)
             for problem in unserved(loaded, definitions)[:NOTES_MAX]:
                 say(f"note: {problem}", err=True)
         except ConfigError as error:
@@ -98,13 +98,15 @@ def _check_jobs(loaded: Loaded) -> None:
         raise click.exceptions.Exit(EXIT_CONFIG)
 
 
-def _print_notes(definitions: Iterable[ScheduleDef]) -> None:
+def _print_notes(definitions: Iterable[ScheduleDef], settings: Settings) -> None:
     """Print settings that are allowed and may surprise to standard error."""
     from supervisor.clock import SystemClock
     from supervisor.core.schedules.lints import lints
+    from supervisor.settings.schedules.calendars import ending_notes
 
     now_ms = SystemClock().wall_ms()
-    notes = [
+    notes = [f"note: {note}" for note in ending_notes(settings.calendars, now_ms=now_ms)]
+    notes += [
         f"note: schedules.{definition.id}: {note}"
         for definition in definitions
         for note in lints(definition, now_ms=now_ms)

@@ -36,6 +36,7 @@ from supervisor.roles.web.responses import (
     wants_json,
 )
 from supervisor.roles.web.status import status, status_text
+from supervisor.settings.schedules.calendars import ending_notes
 from supervisor.settings.web.tokens import Scope
 from supervisor.telemetry.metrics import HEALTHCHECKS, HTTP_FAILURES, exposition
 from supervisor.version import __version__
@@ -95,7 +96,11 @@ class Pages:
         )
         overview = self._overviews.newest
         found = health.checks(endpoint, read, unserved=overview.unserved if overview is not None else ())
-        return [*found, health.HealthCheck("tokens", self.guard.fault)] if endpoint is HealthEndpoint.READYZ else found
+        if endpoint is not HealthEndpoint.READYZ:
+            return found
+        ending = "; ".join(ending_notes(seat.settings.calendars, now_ms=seat.clock.wall_ms()))
+        tokens = health.HealthCheck("tokens", self.guard.fault)
+        return [*found, tokens, health.HealthCheck("calendars", note=ending)]
 
     def health(self, endpoint: HealthEndpoint) -> Handler:
         """Return the handler of one endpoint and its single checks."""

@@ -19,6 +19,7 @@ from supervisor.core.supervision.scoreboard import SlotState
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.child import Seat
 from supervisor.roles.web.cluster_snapshot import Overview
+from supervisor.settings.schedules.calendars import ends_of
 from supervisor.telemetry import metrics
 from supervisor.telemetry.metrics import Computed
 from supervisor.version import __version__
@@ -58,6 +59,7 @@ class Scrape(Collector):
         yield _family(metrics.CONFIG_EPOCH, [((), float(header.config_epoch))])
         yield _family(metrics.CONFIG_LAST_RELOAD_SUCCESSFUL, [((), float(not header.is_reload_refused))])
         yield _family(metrics.CONFIG_LAST_RELOAD, [((), header.reloaded_ms / 1000)])
+        yield _family(metrics.CALENDAR_END, [((name,), end_s) for name, end_s in ends_of(self.seat.settings.calendars)])
         yield _family(metrics.DEPRECATED_SETTINGS, [((), float(self.seat.settings.deprecated))])
         states = features.resolve(self.seat.settings.features)
         yield _family(

@@ -16,7 +16,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from datetime import date
 
-from supervisor.core.calendars.days import EPOCH, WEEKDAYS
+from supervisor.core.calendars.days import DAY_S, EPOCH, WEEKDAYS, ends_soon, last_day
 from supervisor.core.calendars.icalendar import LENGTH_MAX, IcsDays, IcsError, read_ics
 from supervisor.core.errors import Problem
 from supervisor.core.model import CalendarDays, Exclusion
@@ -131,6 +131,20 @@ def days_of(name: str, calendar: NamedCalendarSettings) -> CalendarDays:
         dates=tuple(sorted((first, length, name) for first, length, name in parsed if length)),
         annual=tuple(sorted((month_day, name) for month_day, length, name in parsed if not length)),
     )
+
+
+def ends_of(calendars: Mapping[str, NamedCalendarSettings]) -> Iterator[tuple[str, float]]:
+    """Yield when the last day of each of ``calendars`` is over, in seconds since 1970; not those that recur."""
+    for name, calendar in calendars.items():
+        last = last_day(days_of(name, calendar))
+        if last is not None:
+            yield name, (last + 1) * DAY_S
+
+
+def ending_notes(calendars: Mapping[str, NamedCalendarSettings], *, now_ms: int) -> list[str]:
+    """Return which of ``calendars`` have no entries for the next two months, in words."""
+    found = (ends_soon(days_of(name, calendar), now_ms=now_ms) for name, calendar in calendars.items())
+    return [note for note in found if note is not None]
 
 
 def exclusions_of_schedule(

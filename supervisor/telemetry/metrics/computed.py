@@ -106,6 +106,12 @@ CONFIG_LAST_RELOAD_SUCCESSFUL = Computed(
 CONFIG_LAST_RELOAD = Computed(
     "tenure_config_last_reload_timestamp_seconds", "gauge", (), "When the last reload ended; 0: there was none."
 )
+CALENDAR_END = Computed(
+    "tenure_calendar_end_timestamp_seconds",
+    "gauge",
+    ("calendar",),
+    "When the last day of a calendar of dates is over, in UTC; absent for one that recurs. Alarm a month before.",
+)
 DEPRECATED_SETTINGS = Computed(
     "tenure_deprecated_settings",
     "gauge",

@@ -11,7 +11,7 @@ from supervisor.core.calendars.days import date_of
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.lints import calendar_notes, sentences
 from supervisor.settings.loader import Loaded, UnusableError, load
-from supervisor.settings.schedules.calendars import ICS_BYTES_MAX
+from supervisor.settings.schedules.calendars import ICS_BYTES_MAX, ending_notes, ends_of
 from supervisor.settings.schedules.definitions import definition_of, faults_of_definition
 from supervisor.store.wire.definition import pack_definition, timing_digest, unpack_definition
 from tests.unit.core.test_calendar_days import TEMPLATE, ms
@@ -120,6 +120,17 @@ def test_explain_says_why_a_due_time_is_left_out_and_when_a_calendar_ends(write:
         "2026-12-25T09:00:00+01:00 is excluded by calendar de: Christmas Day",
         "calendar de has no entries after 2026-12-25; add later ones",
     ]
+
+
+def test_the_end_of_a_calendar_is_told_before_it_comes(write: Write) -> None:
+    """Two months ahead, and to monitoring as a time; not of one that recurs."""
+    text = "calendars: {de: {dates: [2026-12-25]}, every: {dates: [12-25], weekdays: [sun]}}"
+    calendars = write(text).settings.calendars
+    assert ending_notes(calendars, now_ms=ms("2026-10-01T00:00Z")) == []
+    assert ending_notes(calendars, now_ms=ms("2026-11-01T00:00Z")) == [
+        "calendar de has no entries after 2026-12-25; add later ones"
+    ]
+    assert list(ends_of(calendars)) == [("de", ms("2026-12-26T00:00Z") / 1000)]
 
 
 @pytest.mark.parametrize(
