@@ -61,6 +61,7 @@ def register(
         ImportError: a module is not there.
     """
     from supervisor.core.jobs.registry import registry as known_jobs  # noqa: PLC0415 - as in main
+    from supervisor.core.schedules import declared  # noqa: PLC0415 - as in main
     from supervisor.settings.schedules.search_path import import_named, module_of, search_here  # noqa: PLC0415
 
     search_here()
@@ -69,6 +70,7 @@ def register(
             import_named(module_of(each))
         else:
             known_jobs.find(each)
+    declared.schedules.keep()
     if plugins:
         from supervisor.plugins.registry import registry as known_plugins  # noqa: PLC0415 - as in main
 

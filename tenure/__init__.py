@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from supervisor.store.producer.run_handle import Run
     from supervisor.store.producer.run_status import RunPhase, RunStatus
     from tenure import errors, testing
-    from tenure.declaring import JobFunction, job
+    from tenure.declaring import JobFunction, job, schedule
 
 __all__ = [
     "Again",
@@ -52,6 +52,7 @@ __all__ = [
     "job",
     "leadership",
     "main",
+    "schedule",
     "testing",
 ]
 
@@ -81,6 +82,7 @@ _MODULES = {
     "job": "supervisor.core.jobs.registry",
     "leadership": "supervisor.roles.leadership.leadership",
     "main": "supervisor.main",
+    "schedule": "supervisor.core.schedules.declared",
     "testing": "tenure",
 }
 

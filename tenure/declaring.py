@@ -1,4 +1,4 @@
-"""Types of ``@job``: the calls that its function gains, checked by the function's own parameters.
+"""Types of ``@job`` and ``@schedule``: the calls that its function gains, checked by the function's own parameters.
 
 For type checkers; at run time ``job`` is a plain function that returns the function it decorates. A leading
 ``Context``, and one resource at the beginning, are known to be filled by the worker. Elsewhere among the parameters
@@ -7,8 +7,8 @@ they would have to be given in ``.enqueue(…)`` to satisfy a type checker: put 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping
-from datetime import datetime
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from datetime import date, datetime
 from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from supervisor.core.durations import Duration
@@ -22,6 +22,7 @@ from supervisor.store.producer.run_handle import Run
 P = ParamSpec("P")
 Call = ParamSpec("Call")
 R = TypeVar("R")
+Function = TypeVar("Function", bound=Callable[..., Any])
 S = TypeVar("S", bound=Resource)
 Returned_co = TypeVar("Returned_co", covariant=True)
 
@@ -149,3 +150,63 @@ class Job(Protocol):
 
 
 job: Job
+
+
+class Schedule(Protocol):
+    """``@schedule``: the fields of a schedule in a configuration; see docs/schedules.md."""
+
+    def __call__(
+        self,
+        cron: str | None = None,
+        /,
+        *,
+        name: str | None = None,
+        every: Duration | None = None,
+        phase: Duration | None = None,
+        anchor: Literal["epoch", "start_at", "first_seen", "first_seen_hour"] | None = None,
+        calendar_interval: Mapping[str, object] | None = None,
+        at: datetime | str | None = None,
+        after_completion: Duration | None = None,
+        when: Sequence[Mapping[str, object]] | None = None,
+        after: Mapping[str, str] | None = None,
+        timezone: str | None = None,
+        dst_gap: Literal["run", "skip", "shift"] | None = None,
+        dst_overlap: Literal["first", "last", "both"] | None = None,
+        exclude: Sequence[str | date | Mapping[str, object]] | None = None,
+        only: Sequence[str] | None = None,
+        on_excluded: Literal["skip", "next", "previous"] | None = None,
+        start_at: datetime | date | str | None = None,
+        end_at: datetime | date | str | None = None,
+        max_runs: int | None = None,
+        jitter: Duration | None = None,
+        jitter_mode: Literal["fixed", "per_fire"] | None = None,
+        overlap: Literal["skip", "allow", "buffer_one", "buffer_all", "cancel_other", "terminate_other"] | None = None,
+        max_running: int | None = None,
+        buffer_limit: int | None = None,
+        cancel_grace: Duration | None = None,
+        missed: Literal["latest", "earliest", "all", "skip"] | None = None,
+        catchup_window: Duration | None = None,
+        max_catchup: int | None = None,
+        start_deadline: Duration | None = None,
+        paused: bool | None = None,
+        pause_reason: str | None = None,
+        on_resume: Literal["skip", "catchup"] | None = None,
+        on_change: Literal["wait", "run_now"] | None = None,
+        pause_after_failures: int | None = None,
+        run_on_create: bool | None = None,
+        retain_completed: Duration | None = None,
+        renamed_from: str | None = None,
+        queue: str | None = None,
+        priority: Priority | None = None,
+        args: Mapping[str, Any] | None = None,
+        timeout: Duration | None = None,
+        retries: int | None = None,
+        labels: Mapping[str, str] | None = None,
+        owner: str | None = None,
+        description: str | None = None,
+        profile: str | None = None,
+    ) -> Callable[[Function], Function]:
+        """Return a decorator that leaves the function as it is; ``name`` of the schedule is by default its job's."""
+
+
+schedule: Schedule

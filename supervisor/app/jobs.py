@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import NamedTuple
 
 from supervisor.app.plugins import prepare
 from supervisor.core.errors import ConfigError, Problem
@@ -16,10 +17,18 @@ from supervisor.process.system.linux import thread_count
 from supervisor.settings.document import format_path
 from supervisor.settings.loader import Loaded
 from supervisor.settings.schedules.complete import complete, ignore_import, import_jobs
+from supervisor.settings.schedules.declarations import with_declared
 from supervisor.settings.web.check import web_problems
 
 
-def prepare_jobs(loaded: Loaded, on_import: Callable[[str], None] = ignore_import) -> tuple[ScheduleDef, ...]:
+class Prepared(NamedTuple):
+    """A configuration with the schedules that its job modules declare, and all schedules as Redis will keep them."""
+
+    loaded: Loaded
+    definitions: tuple[ScheduleDef, ...]
+
+
+def prepare_jobs(loaded: Loaded, on_import: Callable[[str], None] = ignore_import) -> Prepared:
     """Import the configured jobs and return the schedules that run them.
 
     Raises:
@@ -30,12 +39,13 @@ def prepare_jobs(loaded: Loaded, on_import: Callable[[str], None] = ignore_impor
     if problems:
         raise ConfigError(problems)
     prepare(loaded.settings, loaded.origins)
+    loaded = with_declared(loaded)
     definitions = complete(loaded, registry)
     check_schedules(definitions, loaded)
-    return definitions
+    return Prepared(loaded, definitions)
 
 
-def prepare_to_fork(loaded: Loaded, on_import: Callable[[str], None] = ignore_import) -> tuple[ScheduleDef, ...]:
+def prepare_to_fork(loaded: Loaded, on_import: Callable[[str], None] = ignore_import) -> Prepared:
     """Run ``prepare_jobs`` for a process that forks others.
 
     Raises:
@@ -44,7 +54,7 @@ def prepare_to_fork(loaded: Loaded, on_import: Callable[[str], None] = ignore_im
     """
     if problems := confinement_problems(loaded):
         raise ConfigError(problems)
-    definitions = prepare_jobs(loaded, on_import)
+    prepared = prepare_jobs(loaded, on_import)
     if (count := thread_count() - 1) > 0:
         # Python may not know one that a library or _thread started; a fork copies its locks all the same.
         names = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
@@ -52,7 +62,7 @@ def prepare_to_fork(loaded: Loaded, on_import: Callable[[str], None] = ignore_im
         message = f"importing the modules under jobs and of hooks started {count} thread(s): {which}"
         remedy = "a process with threads cannot be forked safely; start them when a job first runs"
         raise ConfigError([Problem(loaded.origin("jobs"), "jobs", message, remedy)])
-    return definitions
+    return prepared
 
 
 def confinement_problems(loaded: Loaded) -> list[Problem]:

@@ -17,7 +17,7 @@ from pathlib import Path
 from supervisor.app.announce import announce, limit_metrics, warn_of_old_names
 from supervisor.app.endpoint import embedded_server, resolve_redis_url
 from supervisor.app.import_descriptors import OpenedByImports
-from supervisor.app.jobs import prepare_to_fork
+from supervisor.app.jobs import Prepared, prepare_to_fork
 from supervisor.app.listeners import listening
 from supervisor.app.tree import Tree, configure_logs, inflight_entries, slot_names, specs
 from supervisor.clock import SystemClock
@@ -25,7 +25,6 @@ from supervisor.core.errors import (
     EXIT_CONFIG,
     EXIT_OK,
 )
-from supervisor.core.model import ScheduleDef
 from supervisor.core.supervision.reload import ReloadPlan, ReloadRecord
 from supervisor.core.supervision.scoreboard import Header
 from supervisor.process import run_file
@@ -67,7 +66,7 @@ def run(loaded: Loaded, load: Callable[[], Loaded] | None = None) -> int:
         CannotBindError: the HTTP address is taken (exit 69).
         CannotCreateError: the data directory cannot be made, written or trusted, or no server embedded (exit 73).
     """
-    settings = loaded.settings
+    settings = given = loaded.settings
     raise_descriptor_limit()
     linux.forbid_inspection()
     os.umask(0o077)  # payloads, results and logs are this user's alone, whatever the directory
@@ -75,10 +74,10 @@ def run(loaded: Loaded, load: Callable[[], Loaded] | None = None) -> int:
     board_header: list[Header] = []  # once there is a board
     file = open_log_file(settings.log.file, lambda: board_header[0].log_reopens if board_header else 0)
     configure_logs(settings, replica, role="supervisor", file=file)
-    definitions = prepare_to_fork(loaded, on_import=(opened := OpenedByImports()).note)
+    loaded, definitions = prepare_to_fork(loaded, on_import=(opened := OpenedByImports()).note)
+    settings = loaded.settings
     opened.note("of a hook or a plugin")
-    server = embedded_server(settings)
-    if server is not None:
+    if (server := embedded_server(settings)) is not None:
         server.prepare()
     place, lock = run_file.claim(Path(settings.data_dir), metrics.prepare)
     sign = run_file.show(place)
@@ -92,7 +91,8 @@ def run(loaded: Loaded, load: Callable[[], Loaded] | None = None) -> int:
         handover = Handover()
         handover.start(settings)
         withheld = Withheld(secret_variables(settings, os.environ))
-        forget_secrets(settings, settings.references)
+        for each in (given, settings):  # the second one if code declares schedules
+            forget_secrets(each, each.references)
         tree = Tree(
             settings=settings,
             definitions=definitions,
@@ -108,13 +108,20 @@ def run(loaded: Loaded, load: Callable[[], Loaded] | None = None) -> int:
         )
         events.attach(tree.mailbox.write_fd, replica=replica, role="supervisor")
         board_header.append(tree.board.header)
-        holder = NameplateHolder(place, replica=replica, cluster=settings.cluster, version=__version__, log=_log)
-        holder.publish(ReloadRecord())
+        holder = _published(tree, place)
         code = _parent(tree, _reading(loaded, load, tree, withheld), holder.publish, told=loaded.notices).run()
         holder.ended(code)
     sign.close()
     os.close(lock)
     return code
+
+
+def _published(tree: Tree, place: run_file.ReplicaPlace) -> NameplateHolder:
+    """Publish who runs here, and return what keeps that up to date."""
+    cluster = tree.settings.cluster
+    holder = NameplateHolder(place, replica=tree.replica, cluster=cluster, version=__version__, log=_log)
+    holder.publish(ReloadRecord())
+    return holder
 
 
 def _reading(loaded: Loaded, load: Callable[[], Loaded] | None, tree: Tree, withheld: Withheld) -> Callable[[], Loaded]:
@@ -133,7 +140,7 @@ def _reading(loaded: Loaded, load: Callable[[], Loaded] | None, tree: Tree, with
 def _parent(
     tree: Tree, load: Callable[[], Loaded], publish: Callable[[ReloadRecord], None], *, told: Sequence[Notice]
 ) -> Parent:
-    def prepare(loaded: Loaded) -> tuple[ScheduleDef, ...]:
+    def prepare(loaded: Loaded) -> Prepared:
         warn_of_old_names(loaded, _log, told=told)  # those that this reload brought
         return prepare_to_fork(loaded)
 

@@ -229,6 +229,7 @@ class ScheduleDef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     renamed_from: str = ""
     checks: tuple[Check, ...] = ()  # what may keep a due time from being fired
     # For people.
+    declared_by: str = ""  # module:qualname of the function whose code declares it; empty: a configuration does
     labels: dict[str, str] = {}
     owner: str = ""
     description: str = ""

@@ -28,7 +28,7 @@ from supervisor.settings.loader import Loaded
 from supervisor.settings.schedules.complete import schedules_digest
 from supervisor.settings.sections.models import Settings
 
-Complete = Callable[[Loaded], tuple[ScheduleDef, ...]]
+Complete = Callable[[Loaded], tuple[Loaded, tuple[ScheduleDef, ...]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ def check(
         running: the tree's current configuration.
         handover: where the result goes.
         load: reads the same files, variables and flags as the start did.
-        prepare: imports the jobs and completes the schedules.
+        prepare: imports the jobs, adds the schedules that they declare, and completes all.
         fits: whether a pool may have so many processes; empty when it may, else why not.
     """
     before, digest_before = running.now(handover)
@@ -71,8 +71,7 @@ def check(
     definitions: tuple[ScheduleDef, ...] = ()
     settings, digest = before, ""
     try:
-        loaded = load()
-        definitions = prepare(loaded)
+        loaded, definitions = prepare(load())
         settings, digest = loaded.settings, digest_of(definitions)
         found = compare(
             before,

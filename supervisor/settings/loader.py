@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from supervisor.core.errors import ConfigError, Problem
@@ -67,6 +67,9 @@ class Loaded:
 
     conversion: Conversion | None = None
     """What files of another format became, before variables and flags."""
+
+    declared: Mapping[str, str] = field(default_factory=dict)
+    """Schedule to the function, ``module:qualname``, whose code declares it."""
 
     def origin(self, *path: str | int) -> str:
         """Return where a setting was written, or the nearest section around it that was."""

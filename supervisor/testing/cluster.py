@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -32,7 +32,7 @@ from supervisor.store.producer.producer import Producer
 from supervisor.store.producer.substitute import substituted
 from supervisor.store.schedules.fire import FireCode
 from supervisor.testing import assertions
-from supervisor.testing.definitions import calendars_of, profiles_of, schedule_of, timing_of
+from supervisor.testing.definitions import definitions_of, timing_of
 from supervisor.testing.leaderships import SimulatedLeadership
 from supervisor.testing.replica import Replica
 from supervisor.testing.runs import EnqueuedRun, Finished, InlineWorker, waiting_runs
@@ -78,6 +78,7 @@ class Cluster:
         *,
         replicas: int = 3,
         schedules: Mapping[str, Mapping[str, Any]] | None = None,
+        jobs: Sequence[str] = (),
         lease: str = "5s",
         start: str | datetime = DEFAULT_START,
         seed: int = 0,
@@ -90,8 +91,8 @@ class Cluster:
         Args:
             replicas: how many.
             schedules: by id, as in the configuration.
-            lease: how long a dead leader blocks the others. Each second of it costs a renewal, so a test of
-                days is quick with ``"5m"`` and one replica.
+            jobs: modules, as in the configuration, whose schedules declared by ``@schedule`` are due beside these.
+            lease: how long a dead leader blocks the others. Each second costs a renewal: for days use ``"5m"``.
             start: when the test begins, with its time zone.
             seed: another course of small delays.
             profiles: by name, as in the configuration; hooks other than checks are not asked.
@@ -103,8 +104,7 @@ class Cluster:
         self._world = World(Server(Keys("test")), seed=seed, start_ms=round(begin.timestamp() * 1000))
         self._lease_s, self._exits = parse_duration(lease), ExitStack()
         self._exits.enter_context(driven_time(self._world.server_time_s))
-        known = profiles_of(profiles or {}), calendars_of(calendars or {})
-        definitions = tuple(schedule_of(name, dict(entry), *known) for name, entry in (schedules or {}).items())
+        definitions = definitions_of(schedules or {}, profiles or {}, calendars or {}, jobs)
         self._clock = ReplicaClock(self._world)
         self._replicas = {
             name: Replica(

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
+from supervisor.core.errors import ConfigError
 from supervisor.core.jobs.profile_policies import profile_field
 from supervisor.core.jobs.registry import registry
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.roles.agent.election.context import ElectionTiming
 from supervisor.settings.document import format_path, wrap
+from supervisor.settings.loader import Loaded
 from supervisor.settings.schedules.calendars import calendar_faults, faults_of_calendars, with_ics_dates
+from supervisor.settings.schedules.complete import complete, import_jobs
+from supervisor.settings.schedules.declarations import with_declared
 from supervisor.settings.schedules.definitions import definition_of
 from supervisor.settings.schedules.profiles import expanded
 from supervisor.settings.schedules.rules import faults_of
@@ -52,6 +56,31 @@ def calendars_of(calendars: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Nam
     if wrong:
         raise ValueError("\n".join(wrong))
     return found
+
+
+def definitions_of(
+    schedules: Mapping[str, Mapping[str, Any]],
+    profiles: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+    calendars: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+    jobs: Sequence[str] = (),
+) -> tuple[ScheduleDef, ...]:
+    """Return schedules as a test writes them, and below them those that the modules in ``jobs`` declare.
+
+    Raises:
+        ConfigError: a module cannot be imported, or declares a schedule that is none.
+        ValueError: a schedule of the test is none.
+    """
+    known = profiles_of(profiles), calendars_of(calendars)
+    found = tuple(schedule_of(name, dict(entry), *known) for name, entry in schedules.items())
+    if not jobs:
+        return found
+    if problems := import_jobs(jobs):
+        raise ConfigError(problems)
+    settings = Settings().model_copy(
+        update={"jobs": tuple(jobs), "profiles": dict(known[0]), "calendars": dict(known[1]), "workers": {}}
+    )
+    declared = complete(with_declared(Loaded(settings, {}, ())), registry)
+    return (*found, *(each for each in declared if each.id not in schedules))
 
 
 def schedule_of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any, assert_type
 
 import tenure
@@ -27,6 +27,7 @@ from tenure import (
     enqueue_many,
     job,
     leadership,
+    schedule,
 )
 from tenure.errors import ArgumentsError, StoreUnavailableError, TenureError
 from tenure.testing import ClusterFactory
@@ -44,6 +45,8 @@ async def send(to: str, copies: int = 1) -> int:
     return copies
 
 
+@schedule("30 2 * * *", timezone="Europe/Berlin", exclude=["2030-12-25", date(2031, 1, 1)], args={"day": "x"})
+@schedule(every=timedelta(minutes=5), name="live", jitter=3, overlap="skip")
 @job("reports.nightly", timeout=timedelta(hours=1), priority="high", unique="{day}", rate="100/m")
 def report(ctx: Context, day: str) -> dict[str, int]:
     ctx.log.info("building", day=day)

@@ -97,3 +97,19 @@ def leads() -> None:
     lead.is_leader()  # expect-error
     name: str = lead.leader  # expect-error
     assert name
+
+
+@tenure.schedule(5)  # expect-error
+def numbered() -> None: ...
+
+
+@tenure.schedule(every="5m", tz="UTC")  # expect-error
+def elsewhere() -> None: ...
+
+
+@tenure.schedule(every=["5m"])  # expect-error
+def several() -> None: ...
+
+
+@tenure.schedule(every="5m", overlap="never")  # expect-error
+def overlapping() -> None: ...

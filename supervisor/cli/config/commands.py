@@ -78,6 +78,7 @@ def _check_jobs(loaded: Loaded) -> None:
     from supervisor.app.plugins import prepare
     from supervisor.plugins.registry import check_schedules
     from supervisor.settings.schedules.complete import complete, import_jobs, unserved
+    from supervisor.settings.schedules.declarations import with_declared
     from supervisor.settings.web.check import web_problems
 
     problems = import_jobs(loaded.settings.jobs, loaded.origins)
@@ -85,6 +86,7 @@ def _check_jobs(loaded: Loaded) -> None:
     if not problems:
         try:
             prepare(loaded.settings, loaded.origins)
+            loaded = with_declared(loaded)
             definitions = complete(loaded)
             check_schedules(definitions, loaded)
             _print_notes(definitions, loaded.settings)
@@ -140,7 +142,26 @@ def show(*, with_sources: bool, output: str, write_config_to: str | None, load_s
     if write_config_to is not None:
         write_config(loaded.settings, write_config_to)
         return
-    click.echo(_shown(loaded, output, with_sources=with_sources), nl=False)
+    click.echo(_shown(_with_declared(loaded), output, with_sources=with_sources), nl=False)
+
+
+def _with_declared(loaded: Loaded) -> Loaded:
+    """Return the configuration with the schedules that its job modules declare; without, where they cannot be used."""
+    import contextlib
+    import sys
+
+    from supervisor.settings.schedules.complete import import_jobs
+    from supervisor.settings.schedules.declarations import with_declared
+
+    with contextlib.redirect_stdout(sys.stderr):  # what modules print is no configuration
+        problems = import_jobs(loaded.settings.jobs, loaded.origins)
+        try:
+            loaded = loaded if problems else with_declared(loaded)
+        except ConfigError as error:
+            problems = list(error.problems)
+    for problem in problems[:NOTES_MAX]:
+        click.echo(f"note: schedules that code declares are left out: {problem}", err=True)
+    return loaded
 
 
 def _shown(loaded: Loaded, output: str, *, with_sources: bool) -> str:

@@ -38,6 +38,7 @@ def record_row(record: Record, now_ms: int) -> dict[str, Any]:
         "missed": definition.missed,
         "queue": definition.template.queue,
         "kind": "dynamic" if record.is_dynamic else "static",
+        "declared_by": definition.declared_by,
         "revision": record.revision,
         "next": moment(next_ms),
         "next_ms": next_ms,

@@ -128,6 +128,8 @@ def complete(loaded: Loaded, known: Registry = registry) -> tuple[ScheduleDef, .
         template, faults = template_of(name, schedule, known, has_secrets=secret, profiles=profiles)
         if template is not None:
             definition = definition_of(name, schedule, template, profiles, loaded.settings.calendars)
+            if function := loaded.declared.get(name):
+                definition = msgspec.structs.replace(definition, declared_by=function)
             faults = faults_of_definition(definition)
             definitions.append(definition)
         problems += (_problem(name, fault, loaded) for fault in faults)

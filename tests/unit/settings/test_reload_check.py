@@ -42,7 +42,7 @@ class RunningConfiguration:
             runs_at_once_max=200,
             handover=handover,
             load=self._load,
-            prepare=lambda _loaded: (),
+            prepare=lambda loaded: (loaded, ()),
         )
 
     def _load(self) -> Loaded:

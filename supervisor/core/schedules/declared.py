@@ -1,0 +1,106 @@
+"""Schedules that stand beside their jobs, written by ``@schedule``. The configuration judges what they mean.
+
+Filled while modules are imported; declaring one costs a line in a list, and loads nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import date, timedelta
+from inspect import unwrap
+from typing import Any, TypeVar
+
+from supervisor.core.durations import format_duration
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredSchedule:
+    """One schedule as code has it."""
+
+    function: Callable[..., Any]
+    name: str | None  # None: that of its job
+    fields: Mapping[str, Any]  # as under ``schedules`` of a configuration
+
+    @property
+    def function_name(self) -> str:
+        """The function, as ``module:qualname``: the same in every version that has it."""
+        return f"{self.function.__module__}:{self.function.__qualname__}"
+
+    @property
+    def origin(self) -> str:
+        """Place of the function, as ``file:line``."""
+        code = getattr(unwrap(self.function), "__code__", None)
+        return self.function_name if code is None else f"{code.co_filename}:{code.co_firstlineno}"
+
+
+class DeclaredSchedules:
+    """Every schedule that code of this process declares."""
+
+    def __init__(self) -> None:
+        self._by_function: dict[str, list[DeclaredSchedule]] = {}
+        self._own: set[str] = set()
+
+    def add(self, declared: DeclaredSchedule) -> None:
+        """Add one; a module that is imported again replaces those of its functions."""
+        known = self._by_function.get(declared.function_name, [])
+        others = known if known and known[0].function is declared.function else []
+        self._by_function[declared.function_name] = [declared, *others]  # decorators run from below
+
+    def keep(self) -> None:
+        """Take all that there are for the program's own, which no configuration has to list."""
+        self._own |= set(self._by_function)
+
+    def found(self, is_listed: Callable[[Callable[..., Any]], bool]) -> list[DeclaredSchedule]:
+        """Return those of the program itself and of functions that ``is_listed`` takes, in the order of imports."""
+        return [
+            declared
+            for name, several in self._by_function.items()
+            for declared in several
+            if name in self._own or is_listed(declared.function)
+        ]
+
+
+schedules = DeclaredSchedules()
+"""Those of this process."""
+
+
+def schedule(cron: str | None = None, /, *, name: str | None = None, **fields: Any) -> Callable[[F], F]:
+    """Declare a schedule of the job that the function is, beside its ``@job``. Types: ``tenure/declaring.py``.
+
+    The fields are those of a schedule in a configuration, by the same names, with the same meaning and limits; a
+    duration may also be seconds or a ``timedelta``, a moment or a date an object of ``datetime``. They are judged with
+    the configuration of the replica that imports the module. A schedule of the same name there replaces this one.
+
+    Args:
+        cron: five fields, or six with seconds in front; short for ``cron=``.
+        name: of the schedule; default: that of the job.
+        **fields: ``every``, ``timezone``, ``args``, ``overlap``, …: see docs/schedules.md.
+
+    Raises:
+        TypeError: there is no field, so it would never be due.
+    """
+    if callable(cron) or not (cron or fields):
+        raise TypeError('@schedule needs to know when: @schedule("0 9 * * *"), @schedule(every="5m")')
+    given = {key: _plain(value) for key, value in fields.items() if value is not None}
+    if cron is not None:
+        given["cron"] = cron
+
+    def declare(function: F) -> F:
+        schedules.add(DeclaredSchedule(function, name, given))
+        return function
+
+    return declare
+
+
+def _plain(value: Any) -> Any:
+    """Return ``value`` as a configuration would have it."""
+    if isinstance(value, timedelta):
+        return format_duration(value.total_seconds())
+    if isinstance(value, date):  # a datetime is one
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,122 @@
+"""Schedules declared in code, below those of the configuration.
+
+Guarantees
+    They are validated as an entry of a configuration is, in the same words; a problem names file and line of the
+    function. Everything behind it knows no difference: they are declared to Redis as a part of the replica's set.
+    A schedule of the configuration replaces the one of the same name in code, wholly.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from supervisor.core.durations import format_duration
+from supervisor.core.errors import ConfigError, Problem, UnknownJobError
+from supervisor.core.jobs.registry import Registry, registry
+from supervisor.core.schedules.declared import DeclaredSchedule, schedules
+from supervisor.settings.document import Node, format_path, wrap
+from supervisor.settings.loader import Loaded
+from supervisor.settings.schedules.rules import faults_of_set
+from supervisor.settings.schedules.search_path import import_named, module_of
+from supervisor.settings.schema import settings_shape
+from supervisor.settings.sections.violation import Violation
+from supervisor.settings.validation import conform, validate
+
+
+def with_declared(loaded: Loaded, known: Registry = registry) -> Loaded:
+    """Return the configuration with the schedules of the job modules that it lists, which must be imported.
+
+    Raises:
+        ConfigError: with everything that is wrong with those.
+    """
+    is_listed = _listed([import_named(module_of(name)) for name in loaded.settings.jobs])
+    entries: dict[str, Node] = {}
+    names: dict[str, str] = {}
+    problems: list[Problem] = []
+    for each in schedules.found(is_listed):
+        try:
+            job = known.find(each.function).name
+        except UnknownJobError:
+            remedy = "add @job to the function, or remove @schedule"
+            problems.append(Problem(each.origin, "schedules", f"{each.function_name} is no job", remedy))
+            continue
+        name = job if each.name is None else each.name
+        if name in loaded.settings.schedules:
+            continue
+        if name in entries:
+            message = f"is declared twice, also at {entries[name].origin}"
+            remedy = "give one of them another name=, or join them with when="
+            problems.append(Problem(each.origin, format_path(("schedules", name)), message, remedy))
+            continue
+        entries[name], names[name] = entry_of(each, job), each.function_name
+    if not entries and not problems:
+        return loaded
+    return _merged(loaded, entries, names, problems)
+
+
+def entry_of(declared: DeclaredSchedule, job: str) -> Node:
+    """Return a schedule of ``job`` as an entry of a configuration; numbers of seconds become durations."""
+    shape = settings_shape().at(("schedules", "x"))
+    assert shape is not None
+    durations = {key for key in declared.fields if (found := shape.child(key)) is not None and found.is_duration}
+    fields = {
+        key: format_duration(value) if key in durations and _is_number(value) else value
+        for key, value in declared.fields.items()
+    }
+    return wrap({"job": job, **fields}, declared.origin)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _merged(loaded: Loaded, entries: dict[str, Node], names: dict[str, str], problems: list[Problem]) -> Loaded:
+    settings, shape = loaded.settings, settings_shape()
+    for name in list(entries):
+        if foreign := _foreign(name, entries[name]):
+            problems += foreign
+            del entries[name]
+    calendars = {name: each.model_dump(mode="json", by_alias=True) for name, each in settings.calendars.items()}
+    around = {"schedules": Node(dict(entries), "code"), "calendars": wrap(calendars, "code")}
+    tree, found = conform(Node(around, "code"), shape)
+    problems += found
+    read, found = validate(tree, shape, [problem.path for problem in problems if problem.path])
+    problems += found
+    if problems or read is None:
+        raise ConfigError(problems)
+    merged = {**settings.schedules, **read.schedules}
+    if broken := list(faults_of_set(merged, lease_s=settings.election.lease_duration_s)):  # with the configuration's
+        raise ConfigError([_broken(each, tree, loaded) for each in broken])
+    written = {format_path(path): node.origin for path, node in tree.walk() if path[:1] == ("schedules",)}
+    settings = settings.model_copy(update={"schedules": merged})
+    return replace(loaded, settings=settings, origins={**written, **loaded.origins}, declared=names)
+
+
+def _foreign(name: str, entry: Node) -> list[Problem]:
+    """Return the values of an entry that no configuration could hold."""
+    return [
+        Problem(
+            node.origin,
+            format_path(("schedules", name, *path)),
+            f"is an object of type {type(node.value).__name__}, which JSON does not have",
+            "write it as text or numbers",
+        )
+        for path, node in entry.walk()
+        if not (node.value is None or isinstance(node.value, dict | list | str | int | float))
+    ]
+
+
+def _broken(violation: Violation, tree: Node, loaded: Loaded) -> Problem:
+    path = violation.paths[0]
+    is_declared = path[:2] == tree.nearest(path[:2])[0]
+    where = tree.nearest(path)[1].origin if is_declared else loaded.origin(*path)
+    return Problem(where, format_path(path), violation.message, violation.remedy)
+
+
+def _listed(modules: list[Any]) -> Callable[[Callable[..., Any]], bool]:
+    inside = tuple(f"{module.__name__}." for module in modules)
+    held = {id(value) for module in modules for value in vars(module).values()}
+    return lambda function: f"{function.__module__}.".startswith(inside) or id(function) in held
