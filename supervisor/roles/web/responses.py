@@ -18,6 +18,7 @@ HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",  # or a page of another site learns by <img> and <script> what exists
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
 }
 

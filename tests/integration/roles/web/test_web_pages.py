@@ -235,6 +235,7 @@ def test_every_answer_carries_its_headers_and_no_banner(web: Any, path: str) -> 
     assert headers["Cache-Control"] == "no-store"
     assert headers["Referrer-Policy"] == "no-referrer"
     assert headers["Cross-Origin-Opener-Policy"] == "same-origin"
+    assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert "default-src 'none'" in headers["Content-Security-Policy"]
     assert not {"Server", "Strict-Transport-Security"} & set(headers)
