@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 
 import msgspec
 
-from supervisor.core.calendars.days import DAY_S, ends_soon, reason_of
-from supervisor.core.calendars.moments import Moment
+from supervisor.core.calendars.days import DAY_S, date_of, ends_soon, reason_of
 from supervisor.core.cron.dst import Gap, Overlap
 from supervisor.core.cron.expression import Cron
 from supervisor.core.cron.zones import zone
@@ -24,7 +24,7 @@ from supervisor.core.schedules.triggers import after_completion_ms, trigger_of
 
 HORIZON_MS = 2 * 366 * 86_400_000
 DATES_MAX = 2
-EXCLUDED_SHOWN, EXCLUDED_LOOKS_MAX = 5, 2000
+EXCLUDED_SHOWN, EXCLUDED_SHOWN_EACH = 5, 2  # a calendar of weekends hides no holiday
 HOUR_MS = 3_600_000
 DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(ScheduleDef)}
 
@@ -60,18 +60,19 @@ def lints(definition: ScheduleDef, *, now_ms: int) -> list[str]:
 
 
 def calendar_notes(definition: ScheduleDef, *, now_ms: int) -> list[str]:
-    """Return the next due times that calendars leave out, with the reason, and which calendars end soon."""
+    """Return the next days of due times that calendars leave out, with the reason, and which calendars end soon."""
     calendars = [item.days for item in definition.exclude if item.days is not None]
     others = tuple(item for item in definition.exclude if item.days is None)
     rhythm = trigger_of(msgspec.structs.replace(definition, exclude=others, on_excluded="skip"))
-    of, found = zone(definition.timezone), list[str]()
-    for at_ms in rhythm.nominals(now_ms, now_ms + HORIZON_MS, EXCLUDED_LOOKS_MAX) if calendars else ():
+    of, found, shown = zone(definition.timezone), list[str](), Counter[str]()
+    at_ms = rhythm.next_ms(now_ms) if calendars else None
+    while at_ms is not None and at_ms < now_ms + HORIZON_MS and len(found) < EXCLUDED_SHOWN:
         day = (at_ms // 1000 + of.at(at_ms // 1000).offset) // DAY_S
-        reasons = [reason for each in calendars if (reason := reason_of(each, day)) is not None]
-        if reasons:
-            found.append(f"{Moment(at_ms, definition.timezone).iso()} is {'; '.join(reasons)}")
-        if len(found) == EXCLUDED_SHOWN:
-            break
+        reasons = {each.calendar: reason for each in calendars if (reason := reason_of(each, day)) is not None}
+        if any(shown[calendar] < EXCLUDED_SHOWN_EACH for calendar in reasons):
+            found.append(f"{date_of(day)} is {'; '.join(reasons.values())}")
+        shown.update(reasons.keys())
+        at_ms = rhythm.next_ms(of.first_showing((day + 1) * DAY_S) * 1000 - 1)
     return [*found, *(note for each in calendars if (note := ends_soon(each, now_ms=now_ms)) is not None)]
 
 

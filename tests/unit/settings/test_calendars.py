@@ -109,15 +109,15 @@ def test_another_day_is_another_timing_and_no_calendar_is_the_timing_of_before(w
 
 def test_explain_says_why_a_due_time_is_left_out_and_when_a_calendar_ends(write: Write) -> None:
     """By the name that the file gives the day."""
-    text = "calendars: {de: {dates: [2026-12-25 Christmas Day]}}" + SCHEDULES.replace(", weekends", "").replace(
-        "only: [workdays]", "jitter: 1s"
-    )
-    found = definitions(write(text))["report"]
-    assert sentences(found)[-2:] == [
-        "Not on days of calendar de.", "A due time on another day moves to the next one that is not left out.",
+    text = "calendars: {de: {dates: [2026-12-25 Christmas Day]}, weekends: {weekdays: [sat, sun]}}"
+    found = definitions(write(text + SCHEDULES.replace("only: [workdays]", "jitter: 1s")))["report"]
+    assert sentences(found)[-3:] == [
+        "Not on days of calendar de.", "Not on days of calendar weekends.", "A due time on another day moves to the next one that is not left out.",
     ]  # fmt: skip
     assert calendar_notes(found, now_ms=ms("2026-12-01T00:00Z")) == [
-        "2026-12-25T09:00:00+01:00 is excluded by calendar de: Christmas Day",
+        "2026-12-05 is excluded by calendar weekends: Saturday",
+        "2026-12-06 is excluded by calendar weekends: Sunday",
+        "2026-12-25 is excluded by calendar de: Christmas Day",
         "calendar de has no entries after 2026-12-25; add later ones",
     ]
 
