@@ -1,8 +1,7 @@
 """Runs the project's Lua on fakeredis' data several times faster than fakeredis does: a simulation is mostly scripts.
 
 Guarantees
-    The keys, their types and every command that is not in ``quick.QUICK`` are fakeredis'
-    own. Listed commands give the same answers: a test runs the same worlds both ways and
+    The keys, their types and every command are fakeredis' own: a test runs the same worlds both ways and
     compares their histories line by line.
     Each script is compiled once for the process. Its first run goes the whole way, with
     fakeredis' check that no global was assigned.
@@ -28,9 +27,10 @@ from redis.exceptions import ResponseError
 from supervisor.store.client.connection_options import fenced, translate
 from supervisor.store.client.sync_client import Store
 from supervisor.store.scripts import Call, Script, script
-from supervisor.testing.quick import ASK, QUICK, Values, encoded, time_of
 
 T = TypeVar("T")
+Values = dict[bytes, Any]
+"""The database of fakeredis: name to item."""
 
 _CHECKED: set[str] = set()  # scripts that ran once with fakeredis' own checks
 
@@ -115,7 +115,6 @@ class _Interpreter:
 
     def __init__(self) -> None:
         self._socket: Any = None
-        self._values: Values = {}
         self._compiled: dict[str, Any] = {}
         first = fakeredis.FakeRedis(server=fakeredis.FakeServer())
         first.eval("return 1", 0)
@@ -134,8 +133,7 @@ class _Interpreter:
     def run(self, socket: Any, item: Script, call: Call[Any]) -> Any:
         """Run one script on the data behind ``socket``."""
         self._socket, database = socket, socket._db
-        self._values = database._dict
-        database.time = time_of()
+        database.time = vars(_helpers)["time"].time()  # the driven one, in a simulation
         compiled = self._compiled.get(item.sha)
         if compiled is None:
             compiled = self._compiled[item.sha] = self._compile(item.source.encode())
@@ -144,7 +142,7 @@ class _Interpreter:
             is_flat, *reply = self._run(
                 compiled,
                 self._table([key.encode() for key in call.keys]),
-                self._table([encoded(value) for value in call.args]),
+                self._table([_encoded(value) for value in call.args]),
             )
         except lua51.LuaError as error:
             raise _helpers.SimpleError(f"ERR {error}") from error
@@ -155,20 +153,12 @@ class _Interpreter:
         return _plain(socket._convert_lua_result(reply[0], nested=False))
 
     def _call(self, name: bytes, *args: Any) -> Any:
-        quick = QUICK.get(name)
-        if quick is not None:
-            found = quick(self._values, *args)
-            if found is not ASK:
-                return self._lists(found) if type(found) is list else found
         socket = self._socket
         if name == b"PUBSUB":
             name, args = b"PUBSUB " + args[0], args[1:]  # fakeredis knows each of its subcommands as a command
         function, signature = socket._name_to_func(name.decode().lower())
-        result = socket._run_command(function, signature, [encoded(value) for value in args], True)  # noqa: FBT003 - positional there
+        result = socket._run_command(function, signature, [_encoded(value) for value in args], True)  # noqa: FBT003 - positional there
         return socket._convert_redis_result(self._lua, result)
-
-    def _lists(self, values: list[Any]) -> Any:
-        return self._table([self._lists(value) if type(value) is list else value for value in values])
 
     def _pcall(self, name: bytes, *args: Any) -> Any:
         try:
@@ -180,6 +170,15 @@ class _Interpreter:
 @cache
 def _interpreter() -> _Interpreter:
     return _Interpreter()
+
+
+def _encoded(value: Any) -> bytes:
+    """Return an argument of a command as the bytes that Redis would be sent."""
+    if type(value) is bytes:
+        return value
+    if type(value) is str:
+        return value.encode()
+    return f"{value:.17g}".encode() if type(value) is float else str(value).encode()
 
 
 def _plain(reply: Any) -> Any:
