@@ -97,35 +97,17 @@ def config_options(function: Callable[..., Any]) -> Callable[..., Any]:
             context = click.get_current_context(silent=True)  # none: the tree runs, and reads everything again
             source = context.get_parameter_source("config_files") if context is not None else None
             given = () if files and source is ParameterSource.ENVIRONMENT else config_files
-            read = load_settings if is_strict else read_settings
-            return read((*given, *files), sets, {**setting_flags, **(flags or {})}, with_jobs=with_jobs, compat=compat)
+            named = {**setting_flags, **(flags or {})}
+            try:
+                return read_settings((*given, *files), sets, named, with_jobs=with_jobs, compat=compat)
+            except ConfigError as error:
+                if not is_strict:
+                    raise
+                fail(error)
 
         return function(*args, load_settings=load_for_command, **options)
 
     return command
-
-
-def load_settings(
-    config_files: Sequence[Path],
-    sets: Sequence[str] = (),
-    flags: Mapping[str, object] | None = None,
-    *,
-    with_jobs: bool = False,
-    compat: str | None = None,
-) -> Loaded:
-    """Return the configuration; on problems print them all and end the command with 78.
-
-    Args:
-        config_files: as given; none: the first default file that exists, or no file.
-        sets: ``section.key=value`` texts.
-        flags: values of options by path; a ``settings.overrides.Flag`` names its option in problems.
-        with_jobs: when there are problems, import the job modules too and list their problems.
-        compat: the format of files that are not native.
-    """
-    try:
-        return read_settings(config_files, sets, flags, with_jobs=with_jobs, compat=compat)
-    except ConfigError as error:
-        fail(error)
 
 
 def read_settings(
@@ -136,7 +118,14 @@ def read_settings(
     with_jobs: bool = False,
     compat: str | None = None,
 ) -> Loaded:
-    """Return the configuration as ``load_settings`` does.
+    """Return the configuration.
+
+    Args:
+        config_files: as given; none: the first default file that exists, or no file.
+        sets: ``section.key=value`` texts.
+        flags: values of options by path; a ``settings.overrides.Flag`` names its option in problems.
+        with_jobs: when there are problems, import the job modules too and list their problems.
+        compat: the format of files that are not native.
 
     Raises:
         ConfigError: it cannot be used.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from typing import Any, TypedDict
 
 import msgspec
@@ -221,39 +222,31 @@ class Summary(TypedDict):
     messages: list[str]  # of the first results that failed
 
 
+@dataclass(eq=False, kw_only=True)
 class Results:
     """The results of one run.
 
     Guarantees
         At most ``BATCH_MAX`` results are held. The next result is asked for when the sink has taken the batch, so a
         plugin that is faster than its sink waits.
+
+    Args:
+        clock: of this machine.
+        most: how many there may be.
+        tell: takes the counts, about once a second.
+        sink: takes batches; None: they are only counted.
+        clean: takes secrets out of the messages that are kept.
     """
 
-    def __init__(
-        self,
-        *,
-        clock: Clock,
-        most: int,
-        tell: Callable[[dict[str, int]], None],
-        sink: Sink | None,
-        clean: Callable[[str], str] = str,
-    ) -> None:
-        """Build it.
+    clock: Clock
+    most: int
+    tell: Callable[[dict[str, int]], None]
+    sink: Sink | None
+    clean: Callable[[str], str] = str
 
-        Args:
-            clock: of this machine.
-            most: how many there may be.
-            tell: takes the counts, about once a second.
-            sink: takes batches; None: they are only counted.
-            clean: takes secrets out of the messages that are kept.
-        """
-        self._clock = clock
-        self._most = most
-        self._tell = tell
-        self._sink = sink
-        self._clean = clean
+    def __post_init__(self) -> None:
         self._batch: list[Any] = []
-        self._told_ns = clock.elapsed_ns()
+        self._told_ns = self.clock.elapsed_ns()
         self._messages: list[str] = []
         self.count = 0
         self.failed = 0
@@ -265,11 +258,11 @@ class Results:
             PluginUnusableError: there are too many.
         """
         self.count += 1
-        if self.count > self._most:
-            raise PluginUnusableError(f"gave more than {self._most} results (results_max)", phase="run")
+        if self.count > self.most:
+            raise PluginUnusableError(f"gave more than {self.most} results (results_max)", phase="run")
         if isinstance(result, Mapping) and result.get("state", "SUCCESS") not in {"SUCCESS", None}:
             self._note_failure(result)
-        if self._sink is not None:
+        if self.sink is not None:
             self._batch.append(result)
             if len(self._batch) >= BATCH_MAX:
                 self.flush()
@@ -278,9 +271,9 @@ class Results:
 
     def flush(self) -> None:
         """Hand over the held results."""
-        if self._batch and self._sink is not None:
+        if self._batch and self.sink is not None:
             batch, self._batch = self._batch, []
-            self._sink(batch)
+            self.sink(batch)
 
     def summary(self) -> Summary:
         """Return the summary, once all is handed over."""
@@ -296,11 +289,11 @@ class Results:
     def _note_failure(self, result: Mapping[str, Any]) -> None:
         self.failed += 1
         if len(self._messages) < MESSAGES_MAX:
-            message = self._clean(str(result.get("message", result.get("state"))))
+            message = self.clean(str(result.get("message", result.get("state"))))
             self._messages.append(message[:MESSAGE_CHARS_MAX])
 
     def _look(self) -> None:
-        now_ns = self._clock.elapsed_ns()
+        now_ns = self.clock.elapsed_ns()
         if now_ns - self._told_ns >= EVERY_NS:
             self._told_ns = now_ns
-            self._tell(self.counts())
+            self.tell(self.counts())

@@ -14,7 +14,7 @@ Does not guarantee
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum, auto
 from typing import Protocol
 
@@ -74,47 +74,36 @@ class _Now:
     processes_before: dict[str, int] = field(default_factory=dict)
 
 
+@dataclass(eq=False)
 class Reloading:
-    """Carries out one reload after the other."""
+    """Carries out one reload after the other.
 
-    def __init__(
-        self,
-        check: ReloadCheck,
-        header: Header,
-        clock: Clock,
-        *,
-        notify: Notifier,
-        log: Log,
-        follow: Callable[[ReloadPlan], None],
-        publish: Callable[[ReloadRecord], None],
-        check_ns: int = CHECK_NS,
-        fork: Callable[[Callable[[], bool]], int] = config_check.start,
-        kill: Callable[[int], None] = config_check.kill,
-    ) -> None:
-        """Build it.
+    Args:
+        check: judges the configuration.
+        header: of the board.
+        clock: of this machine.
+        notify: sends states to the service manager.
+        log: receives events.
+        follow: lets the parent process itself follow, as far as it has to.
+        publish: receives the end of a reload, for those who wait; must not raise.
+        check_ns: how long a check may take.
+        fork: starts a child that runs a function; for tests.
+        kill: ends that child; for tests.
+    """
 
-        Args:
-            check: judges the configuration.
-            header: of the board.
-            clock: of this machine.
-            notify: sends states to the service manager.
-            log: receives events.
-            follow: lets the parent process itself follow, as far as it has to.
-            publish: receives the end of a reload, for those who wait; must not raise.
-            check_ns: how long a check may take.
-            fork: starts a child that runs a function; for tests.
-            kill: ends that child; for tests.
-        """
-        self._check = check
-        self._header = header
-        self._clock = clock
-        self._notify = notify
-        self._log = log
-        self._follow = follow
-        self._publish = publish
-        self._check_ns = check_ns
-        self._fork = fork
-        self._kill = kill
+    check: ReloadCheck
+    header: Header
+    clock: Clock
+    _: KW_ONLY
+    notify: Notifier
+    log: Log
+    follow: Callable[[ReloadPlan], None]
+    publish: Callable[[ReloadRecord], None]
+    check_ns: int = CHECK_NS
+    fork: Callable[[Callable[[], bool]], int] = config_check.start
+    kill: Callable[[int], None] = config_check.kill
+
+    def __post_init__(self) -> None:
         self._is_asked = False
         self._last_number = 0
         self._now = _Now()
@@ -124,14 +113,14 @@ class Reloading:
         """Time by which ``look`` is needed at the latest; 0: nothing is planned."""
         now = self._now
         if now.step is _Step.CHECKING:
-            return min(now.deadline_ns, self._clock.elapsed_ns() + _PACE_NS)
+            return min(now.deadline_ns, self.clock.elapsed_ns() + _PACE_NS)
         return 0
 
     def request(self, now_ns: int) -> None:
         """Begin, or begin again once the current one is over."""
         del now_ns
         if self._now.step is not _Step.IDLE:
-            self._log("reload_queued", already=self._is_asked)
+            self.log("reload_queued", already=self._is_asked)
         self._is_asked = True
 
     def look(self, now_ns: int, tree: ProcessTable, book: PoolBook) -> None:
@@ -143,7 +132,7 @@ class Reloading:
             self._judge(now_ns, tree, book)
         elif now.step is _Step.CHECKING and now_ns >= now.deadline_ns:
             now.is_late, now.deadline_ns = True, now_ns + CHECK_NS
-            self._kill(now.pid)
+            self.kill(now.pid)
         elif now.step is _Step.ROLLING:
             self._look_at_roll(now_ns, tree, book)
 
@@ -158,22 +147,22 @@ class Reloading:
     def stop(self) -> None:
         """Give up: the tree stops. A half-way roll needs no undoing, since nothing is started any more."""
         if self._now.step is _Step.CHECKING and self._now.status is None:
-            self._kill(self._now.pid)
+            self.kill(self._now.pid)
         if self._now.step is not _Step.IDLE or self._is_asked:
             self._is_asked = False
-            self._end(ReloadOutcome.CUT, self._clock.elapsed_ns(), ("the tree stops",))
+            self._end(ReloadOutcome.CUT, self.clock.elapsed_ns(), ("the tree stops",))
 
     def _begin(self, now_ns: int, book: PoolBook) -> None:
         self._is_asked = False
         self._last_number += 1
-        number, in_effect = self._last_number, self._header.config_epoch
-        self._now = _Now(number=number, began_ns=now_ns, deadline_ns=now_ns + self._check_ns)
-        self._header.phase = Phase.RELOADING
-        self._notify.reloading()
-        self._log("reload_started", number=number)
+        number, in_effect = self._last_number, self.header.config_epoch
+        self._now = _Now(number=number, began_ns=now_ns, deadline_ns=now_ns + self.check_ns)
+        self.header.phase = Phase.RELOADING
+        self.notify.reloading()
+        self.log("reload_started", number=number)
         try:
-            self._check.open(number, in_effect)
-            self._now.pid = self._fork(lambda: self._check.run(number, in_effect, book.fits))
+            self.check.open(number, in_effect)
+            self._now.pid = self.fork(lambda: self.check.run(number, in_effect, book.fits))
         except OSError as error:
             self._end(ReloadOutcome.REFUSED, now_ns, (f"the check could not be started: {error.strerror or error}",))
             return
@@ -182,7 +171,7 @@ class Reloading:
     def _judge(self, now_ns: int, tree: ProcessTable, book: PoolBook) -> None:
         """Read the result of the check; its exit code adds nothing to it."""
         now = self._now
-        packed = None if now.is_late else self._check.plan(now.number)
+        packed = None if now.is_late else self.check.plan(now.number)
         if packed is None:
             self._end(ReloadOutcome.REFUSED, now_ns, (self._why_no_plan(),))
             return
@@ -197,21 +186,21 @@ class Reloading:
 
     def _why_no_plan(self) -> str:
         if self._now.is_late:
-            limit_s = self._check_ns // SECOND_NS
+            limit_s = self.check_ns // SECOND_NS
             return f"the check took longer than {limit_s} s; does a module under jobs hang at its import?"
         return f"the check ended without a result ({_how(self._now.status or 0)}); its output says more"
 
     def _apply(self, now_ns: int, tree: ProcessTable, book: PoolBook) -> None:
         now = self._now
         now.step = _Step.ROLLING
-        self._header.worker_epoch = now.number
+        self.header.worker_epoch = now.number
         now.processes_before = {pool: book.processes(pool) for pool in now.plan.processes}
         for pool, count in now.plan.processes.items():
             if problem := book.set_processes(pool, count):  # somebody changed it since the check
                 self._undo(now_ns, tree, book, problem)
                 return
         if now.plan.rolled:
-            self._log("reload_rolling", number=now.number, pools=list(now.plan.rolled))
+            self.log("reload_rolling", number=now.number, pools=list(now.plan.rolled))
             book.roll(now.plan.rolled)
         self._look_at_roll(now_ns, tree, book)
 
@@ -232,7 +221,7 @@ class Reloading:
         """
         now = self._now
         book.abort(now.plan.rolled, now_ns)
-        self._header.worker_epoch = self._header.config_epoch
+        self.header.worker_epoch = self.header.config_epoch
         for pool, count in now.processes_before.items():
             book.set_processes(pool, count)
         for live in tree.slots:
@@ -242,7 +231,7 @@ class Reloading:
 
     def _commit(self, now_ns: int, tree: ProcessTable, book: PoolBook) -> None:
         plan = self._now.plan
-        self._header.config_epoch = self._now.number
+        self.header.config_epoch = self._now.number
         if plan.limits is not None:
             limits = plan.limits
             tree.retune(
@@ -250,34 +239,34 @@ class Reloading:
                 boot_timeout_s=limits.boot_timeout_s,
                 hang_timeout_s=limits.hang_timeout_s,
             )
-        self._follow(plan)
+        self.follow(plan)
         for slot in plan.restarts:
             book.restart(slot, now_ns)
         tree.poke_all()
         self._end(ReloadOutcome.APPLIED, now_ns)
 
     def _end(self, outcome: ReloadOutcome, now_ns: int, reasons: tuple[str, ...] = ()) -> None:
-        now, header = self._now, self._header
+        now, header = self._now, self.header
         self._now = _Now()
         if header.phase == Phase.RELOADING:
             header.phase = Phase.READY
         header.is_reload_refused = int(not outcome.is_success)
-        header.reloaded_ms = self._clock.wall_ms()
+        header.reloaded_ms = self.clock.wall_ms()
         header.reload_number += 1
         level = "info" if outcome.is_success else "error"
         for reason in reasons:
-            self._log("reload_problem", level=level, number=now.number, problem=reason)
+            self.log("reload_problem", level=level, number=now.number, problem=reason)
         fields = {"problems": len(reasons)} if reasons else {"changed": list(now.plan.changed)}
         took_s = round((now_ns - now.began_ns) / SECOND_NS, 3) if now.began_ns else 0.0
         event = "reload_done" if outcome.is_success else "reload_refused"
-        self._log(event, level=level, number=now.number, outcome=outcome.value, took_s=took_s, **fields)
+        self.log(event, level=level, number=now.number, outcome=outcome.value, took_s=took_s, **fields)
         if now.plan.stale:
             hint = "a reload imports nothing twice; restart to run the changed code"
-            self._log("code_not_reloaded", level="warning", modules=list(now.plan.stale), hint=hint)
+            self.log("code_not_reloaded", level="warning", modules=list(now.plan.stale), hint=hint)
         note = "" if outcome.is_success else f"reload {outcome.value}: {reasons[0]}"
         if outcome is not ReloadOutcome.CUT:
-            self._notify.reloaded(note)
-        self._publish(
+            self.notify.reloaded(note)
+        self.publish(
             ReloadRecord(
                 number=header.reload_number,
                 outcome=outcome,

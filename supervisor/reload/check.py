@@ -143,41 +143,35 @@ def _plan(found: ConfigDifference, settings: Settings) -> ReloadPlan:
     )
 
 
+@dataclass(eq=False, kw_only=True)
 class ConfigCheck:
     """Configuration check of the parent: opened, run in a child, and asked for the plan afterwards."""
 
-    def __init__(
-        self,
-        *,
-        definitions: tuple[ScheduleDef, ...],
-        runs_at_once_max: int,
-        handover: Handover,
-        load: Callable[[], Loaded],
-        prepare: Complete,
-    ) -> None:
+    definitions: tuple[ScheduleDef, ...]
+    runs_at_once_max: int
+    handover: Handover
+    load: Callable[[], Loaded]
+    prepare: Complete
+
+    def __post_init__(self) -> None:
         self._started_s = SystemClock().wall_ms() / 1000
-        self._definitions = definitions
-        self._runs_at_once_max = runs_at_once_max
-        self._handover = handover
         self._in_effect = 0
-        self._load = load
-        self._prepare = prepare
 
     def open(self, number: int, in_effect: int) -> None:
         """Make room for reload ``number`` of a tree in which ``in_effect`` rules; raises OSError when there is none."""
-        self._handover.open(number, in_effect=in_effect)
+        self.handover.open(number, in_effect=in_effect)
         self._in_effect = in_effect
 
     def run(self, number: int, in_effect: int, fits: Callable[[str, int], str]) -> bool:
         """Judge the configuration as reload ``number`` of a tree in which ``in_effect`` rules; see ``check``."""
         running = Running(
             number=in_effect,
-            definitions=self._definitions,
-            runs_at_once_max=self._runs_at_once_max,
+            definitions=self.definitions,
+            runs_at_once_max=self.runs_at_once_max,
             started_s=self._started_s,
         )
-        return check(number, running, self._handover, load=self._load, prepare=self._prepare, fits=fits)
+        return check(number, running, self.handover, load=self.load, prepare=self.prepare, fits=fits)
 
     def plan(self, number: int) -> bytes | None:
         """Return the plan that ``run`` handed over; None when it did not come so far."""
-        return self._handover.take(number, in_effect=self._in_effect)
+        return self.handover.take(number, in_effect=self._in_effect)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from supervisor.clock import Clock
 from supervisor.core.supervision.inflight import InflightTable
 from supervisor.core.supervision.scoreboard import Board, Row
-from supervisor.reload.config_memfd import ConfigReader, HandoverError
+from supervisor.reload.config_memfd import Brief, ConfigReader, HandoverError
 from supervisor.settings.sections.models import Settings
 from supervisor.telemetry import events, logs
 from supervisor.telemetry.events import Mailbox
@@ -90,6 +90,14 @@ class Following:
         self._handover = seat.handover
         self._epoch = seat.config_epoch
         self._log = seat.settings.log
+
+    def brief(self, number: int) -> Brief | None:
+        """Return the summary of configuration ``number``; None: it is gone, and the next poll finds its successor."""
+        assert self._handover is not None
+        try:
+            return self._handover.brief(number)
+        except HandoverError:
+            return None
 
     def poll(self) -> int:
         """Follow the configuration in every process; return the number of a configuration that is new here, else 0."""

@@ -37,20 +37,7 @@ class KeptEvent:
 
     def row(self) -> dict[str, Any]:
         """Return it as a flat mapping for scripts; ``fields`` stay a mapping of their own."""
-        event = self.event
-        return {
-            "id": self.id,
-            "reason": event.reason,
-            "level": event.level,
-            "subject": event.subject or None,
-            "note": event.note,
-            "count": event.count,
-            "first_ms": event.first_ms,
-            "last_ms": event.last_ms,
-            "replica": event.replica,
-            "role": event.role,
-            "fields": event.fields,
-        }
+        return {"id": self.id, **msgspec.structs.asdict(self.event), "subject": self.event.subject or None}
 
 
 class EventLog:

@@ -41,34 +41,37 @@ def valid_names(names: Iterable[str]) -> list[str]:
 class QueueKeys:
     """The keys of one queue."""
 
+    data: str
+    """Hash. Run id to kind letter, priority digit and envelope. In here: the run exists."""
+    run: str
+    """Hash. Run id to ``session|attempt|fetched_ms``: who works on it, and the fence."""
+    att: str
+    """Hash. Run id to ``attempts,crashes,interrupts``; absent on a clean first attempt."""
+    later: str
+    """Sorted set. Run id by due time in ms: delayed and retrying."""
+    dead: str
+    """Sorted set. Run id by the time it was given up, capped."""
+    err: str
+    """Hash. Run id to the JSON of its last error."""
+    hist: str
+    """List, capped. A line for each attempt that ended, the newest at the right."""
+    stat: str
+    """Hash. Counters that only grow."""
+    limits: str
+    """Hash. Run id to its limits, while it exists; for those that are unique or limited at once."""
+    blocked: str
+    """Hash. Run id to the concurrency key that it waits for; their order is in ``wait:<key>``."""
+    woken: str
+    """Set. Concurrency keys that may have room again."""
+    paused: str
+    """String. Present while nothing may be fetched; holds the reason."""
+
     def __init__(self, prefix: str, queue: str) -> None:
         self.queue = check_name("queue", queue)
         self._cluster = prefix
         self.prefix = self._of("queue")
-        self.data = self._of("data")
-        """Hash. Run id to kind letter, priority digit and envelope. In here: the run exists."""
-        self.run = self._of("run")
-        """Hash. Run id to ``session|attempt|fetched_ms``: who works on it, and the fence."""
-        self.att = self._of("att")
-        """Hash. Run id to ``attempts,crashes,interrupts``; absent on a clean first attempt."""
-        self.later = self._of("later")
-        """Sorted set. Run id by due time in ms: delayed and retrying."""
-        self.dead = self._of("dead")
-        """Sorted set. Run id by the time it was given up, capped."""
-        self.err = self._of("err")
-        """Hash. Run id to the JSON of its last error."""
-        self.hist = self._of("hist")
-        """List, capped. A line for each attempt that ended, the newest at the right."""
-        self.stat = self._of("stat")
-        """Hash. Counters that only grow."""
-        self.limits = self._of("limits")
-        """Hash. Run id to its limits, while it exists; for those that are unique or limited at once."""
-        self.blocked = self._of("blocked")
-        """Hash. Run id to the concurrency key that it waits for; their order is in ``wait:<key>``."""
-        self.woken = self._of("woken")
-        """Set. Concurrency keys that may have room again."""
-        self.paused = self._of("paused")
-        """String. Present while nothing may be fetched; holds the reason."""
+        for name in QueueKeys.__annotations__:
+            setattr(self, name, self._of(name))
 
     def ready(self, kind: Kind, priority: int) -> str:
         """List. Ids that may start, fetched from the left."""
@@ -118,55 +121,57 @@ class LeaseKeys:
 class Keys(LeaseKeys):
     """The keys of one cluster."""
 
+    schedule_def: str
+    """Hash. Schedule to revision, timing digest, set digest and definition, one per line."""
+    schedule_next: str
+    """Sorted set. Schedule by its next due time in ms."""
+    schedule_mark: str
+    """Hash. Schedule to the newest nominal time that was decided: the watermark."""
+    schedule_log: str
+    """Stream, capped. What the scheduler decided."""
+    schedule_live: str
+    """Hash. Schedule to ``queue run`` lines of its unfinished runs, where overlap is skip."""
+    schedule_sets: str
+    """Hash. Digest of a set of schedules to its revision; beside them ``#revision``, ``#applied``, ``#zones``."""
+    schedule_changes: str
+    """Stream, capped. One entry for each change that the leader must look at; it wakes its listener."""
+    schedule_paused: str
+    """Hash. Schedule to the JSON of its pause, which outlives any reload: reason, by, at_ms, until_ms."""
+    schedule_state: str
+    """Hash. Schedule to its counters and its latest decisions, packed."""
+    schedule_invalid: str
+    """Hash. Schedule to revision and reason, on a line each, where the leader cannot use its definition."""
+    schedule_wait: str
+    """Hash. Schedule to what the end of one of its runs must cause; absent where nothing waits."""
+    schedule_gone: str
+    """Hash. Schedule to what is remembered of a removed one for a day, so that re-adding restores it."""
+    schedule_backfills: str
+    """Hash. Backfill to the JSON of its request and how far it got."""
+    sessions: str
+    """Hash. Session of a worker process to its beat counter."""
+    dying: str
+    """Set. Sessions whose runs are being given back."""
+    turns: str
+    """Hash. Session to its last turn, so that a turn whose reply was lost can be asked again."""
+    jobs: str
+    """Hash. Job name to the JSON that bare producers route by."""
+    limit_unique: str
+    """Hash. Unique key to ``queue id`` of the run that holds it; the other limits: lua/lib/limits.lua."""
+    queues: str
+    """Set. Every queue that ever held a run."""
+
     def __init__(self, cluster: str) -> None:
         self.cluster = check_name("cluster", cluster)
         super().__init__(f"{{tenure:{cluster}}}:")
         self.alive = self._of("alive", "")
-        self.schedule_def = self._of("schedule_def")
-        """Hash. Schedule to revision, timing digest, set digest and definition, one per line."""
-        self.schedule_next = self._of("schedule_next")
-        """Sorted set. Schedule by its next due time in ms."""
-        self.schedule_mark = self._of("schedule_mark")
-        """Hash. Schedule to the newest nominal time that was decided: the watermark."""
-        self.schedule_log = self._of("schedule_log")
-        """Stream, capped. What the scheduler decided."""
-        self.schedule_live = self._of("schedule_live")
-        """Hash. Schedule to ``queue run`` lines of its unfinished runs, where overlap is skip."""
-        self.schedule_sets = self._of("schedule_sets")
-        """Hash. Digest of a set of schedules to its revision; beside them ``#revision``, ``#applied``, ``#zones``."""
-        self.schedule_changes = self._of("schedule_changes")
-        """Stream, capped. One entry for each change that the leader must look at; it wakes its listener."""
-        self.schedule_paused = self._of("schedule_paused")
-        """Hash. Schedule to the JSON of its pause, which outlives any reload: reason, by, at_ms, until_ms."""
-        self.schedule_state = self._of("schedule_state")
-        """Hash. Schedule to its counters and its latest decisions, packed."""
-        self.schedule_invalid = self._of("schedule_invalid")
-        """Hash. Schedule to revision and reason, on a line each, where the leader cannot use its definition."""
-        self.schedule_wait = self._of("schedule_wait")
-        """Hash. Schedule to what the end of one of its runs must cause; absent where nothing waits."""
-        self.schedule_gone = self._of("schedule_gone")
-        """Hash. Schedule to what is remembered of a removed one for a day, so that re-adding restores it."""
-        self.schedule_backfills = self._of("schedule_backfills")
-        """Hash. Backfill to the JSON of its request and how far it got."""
-        self.sessions = self._of("sessions")
-        """Hash. Session of a worker process to its beat counter."""
-        self.dying = self._of("dying")
-        """Set. Sessions whose runs are being given back."""
-        self.turns = self._of("turns")
-        """Hash. Session to its last turn, so that a turn whose reply was lost can be asked again."""
-        self.jobs = self._of("jobs")
-        """Hash. Job name to the JSON that bare producers route by."""
         self.enqueues = self._of("enqueues", "")
         """Prefix of strings that expire after ten minutes: nonce of an enqueue, a cancel or a pause to its reply."""
-        self.limit_unique = self._of("limit_unique")
-        """Hash. Unique key to ``queue id`` of the run that holds it; the other limits: lua/lib/limits.lua."""
-        self.queues = self._of("queues")
-        """Set. Every queue that ever held a run."""
-
         self.commands = self._of("commands", "")
         """Prefix of hashes, one for each replica, that expire within a minute: command id to the command."""
         self.command = self._of("command", "")
         """Prefix of strings that expire after ten minutes: command id to what became of it."""
+        for name in Keys.__annotations__:
+            setattr(self, name, self._of(name))
 
     @property
     def length_max(self) -> str:

@@ -8,6 +8,7 @@ by its number and dropped. So one is enough to hold: the first to arrive ends th
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Protocol
 
 from supervisor.core.errors import StoreUnavailableError, TenureError
@@ -25,27 +26,21 @@ class Link(Protocol):
     is_cut: bool
 
 
+@dataclass(eq=False)
 class Actor:
     """One generator, being executed."""
 
-    def __init__(
-        self,
-        world: World,
-        clock: ReplicaClock,
-        link: Link,
-        name: str,
-        *,
-        on_step: Callable[[], None] = lambda: None,
-        on_end: Callable[[], None] = lambda: None,
-        events_after: Callable[[str], list[Any]] | None = None,
-    ) -> None:
-        self.name = name
-        self._events_after = events_after or world.server.events_after
-        self._world = world
-        self._clock = clock
-        self._link = link
-        self._on_step = on_step
-        self._on_end = on_end
+    world: World
+    clock: ReplicaClock
+    link: Link
+    name: str
+    _: KW_ONLY
+    on_step: Callable[[], None] = lambda: None
+    on_end: Callable[[], None] = lambda: None
+    events_after: Callable[[str], list[Any]] | None = None
+
+    def __post_init__(self) -> None:
+        self._events_after = self.events_after or self.world.server.events_after
         self._steps: Steps[None] | None = None
         self._number = 0  # of the step being executed
         self._step: Step | None = None
@@ -60,7 +55,7 @@ class Actor:
     @property
     def is_paused(self) -> bool:
         """True if it is paused."""
-        return self._paused_until_ns > self._world.now_ns
+        return self._paused_until_ns > self.world.now_ns
 
     def start(self, steps: Steps[None]) -> None:
         """Begin to execute ``steps``."""
@@ -78,12 +73,12 @@ class Actor:
 
     def pause(self, for_ns: int) -> None:
         """Stop it for ``for_ns``: arrivals meanwhile wait."""
-        self._paused_until_ns = max(self._paused_until_ns, self._world.now_ns + for_ns)
+        self._paused_until_ns = max(self._paused_until_ns, self.world.now_ns + for_ns)
 
     def unpause(self) -> None:
         """End a pause now, and with it a stall: waiting events happen at once, not when the pause would have ended."""
         self._paused_until_ns = 0
-        self._world.after(0, self._go_on)
+        self.world.after(0, self._go_on)
 
     def wake(self) -> None:
         """Notify a sleeping actor of a change."""
@@ -93,14 +88,14 @@ class Actor:
     def hear(self) -> None:
         """Notify a listening actor that the stream may have grown."""
         step = self._step
-        if isinstance(step, Listen | Watch) and self._world.is_server_up and not self._link.is_cut:
-            server = self._world.server
+        if isinstance(step, Listen | Watch) and self.world.is_server_up and not self.link.is_cut:
+            server = self.world.server
             heard: list[Any] = (
                 self._events_after(step.last_id) if isinstance(step, Listen) else server.changes_after(step.last_id)
             )
             if heard:
-                number, fate = self._number, self._world.network.fate()
-                self._world.after(fate.reply_ns, lambda: self._deliver(number, heard, None))
+                number, fate = self._number, self.world.network.fate()
+                self.world.after(fate.reply_ns, lambda: self._deliver(number, heard, None))
 
     def _deliver(self, number: int, answer: Any, error: TenureError | None) -> None:
         self._once_running(number, lambda: self._resume(answer, error))
@@ -109,12 +104,12 @@ class Actor:
         """Do ``act`` of step ``number``: now, or when the process runs again."""
         if number != self._number or not self.is_alive:
             return
-        wait_ns = self._paused_until_ns - self._world.now_ns
+        wait_ns = self._paused_until_ns - self.world.now_ns
         if wait_ns <= 0:
             act()
         elif self._held is None:
             self._held = (number, act)
-            self._world.after(wait_ns, self._go_on)
+            self.world.after(wait_ns, self._go_on)
 
     def _go_on(self) -> None:
         """Let waiting events happen; where the pause has grown meanwhile, they wait on."""
@@ -126,12 +121,12 @@ class Actor:
         assert self._steps is not None
         self._number += 1
         self._step = None
-        self._on_step()
+        self.on_step()
         try:
             step = self._steps.throw(error) if error is not None else self._steps.send(answer)
         except StopIteration:
             self._steps = None
-            self._on_end()
+            self.on_end()
             return
         if self._steps is None:
             return  # killed by what it just did
@@ -139,13 +134,13 @@ class Actor:
         self._begin(step, self._number)
 
     def _begin(self, step: Step, number: int) -> None:
-        world = self._world
+        world = self.world
         if isinstance(step, RunScript):
             self._ask(step, number)
             if step.meanwhile is not None:
                 step.meanwhile()
             return
-        until_ns = self._clock.true_ns(step.until_ns)
+        until_ns = self.clock.true_ns(step.until_ns)
         answer: list[Any] = []
         world.after(until_ns - world.now_ns, lambda: self._deliver(number, answer, None))
         if isinstance(step, Listen) and not world.is_server_up:
@@ -154,18 +149,18 @@ class Actor:
             self.hear()
 
     def _ask(self, step: RunScript, number: int) -> None:
-        fate = self._world.network.fate()
+        fate = self.world.network.fate()
         if fate.stall_ns:
             self.pause(fate.stall_ns)
         self._once_running(number, lambda: self._send(step, number, fate))
 
     def _send(self, step: RunScript, number: int, fate: Fate) -> None:
-        world = self._world
-        timeout_at_ns = self._clock.true_ns(self._clock.elapsed_ns() + step.timeout_ns)
+        world = self.world
+        timeout_at_ns = self.clock.true_ns(self.clock.elapsed_ns() + step.timeout_ns)
         world.after(timeout_at_ns - world.now_ns, lambda: self._deliver(number, None, _away("no answer in time")))
         if fate.reset_ns is not None:
             world.after(fate.reset_ns, lambda: self._deliver(number, None, _away("connection reset")))
-        if self._link.is_cut or fate.is_request_lost:
+        if self.link.is_cut or fate.is_request_lost:
             return
         reply_ns = None if fate.is_reply_lost else fate.reply_ns
         world.after(fate.request_ns, lambda: self._arrive(step.call, number, reply_ns))
@@ -175,7 +170,7 @@ class Actor:
 
     def _arrive(self, call: Call[Any], number: int, reply_ns: int | None) -> None:
         """The request reaches the server, which answers unless the reply is lost."""
-        world = self._world
+        world = self.world
         answer: Any = None
         error: TenureError | None = None
         if world.is_server_up:
@@ -186,7 +181,7 @@ class Actor:
             world.executed()
         else:
             error = _away("down")
-        if reply_ns is not None and not self._link.is_cut:
+        if reply_ns is not None and not self.link.is_cut:
             world.after(reply_ns, lambda: self._deliver(number, answer, error))
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import click
 
@@ -24,26 +25,34 @@ POLL_S = 0.05
 SAY_EVERY_S = 5.0
 _DATA_DIR = "TENURE_DATA_DIR"
 
-_pid_option = click.option("--pid", type=click.IntRange(1), help="The tree's own process; no configuration is read.")
-_data_dir_option = click.option("--data-dir", type=click.Path(path_type=Path), help="Where the tree keeps its data.")
+
+class Meant(NamedTuple):
+    """The tree that a command means."""
+
+    pid: int | None
+    data_dir: Path | None
+    replica: str | None
+
+
+def _tree_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that choose a tree, and pass them as ``meant``."""
+
+    @click.option("--pid", type=click.IntRange(1), help="The tree's own process; no configuration is read.")
+    @click.option("--data-dir", type=click.Path(path_type=Path), help="Where the tree keeps its data.")
+    @click.option("--replica", help="Its id or its name. One on another machine is asked through Redis.")
+    @wraps(command)
+    def chosen(*, pid: int | None, data_dir: Path | None, replica: str | None, **options: Any) -> Any:
+        return command(meant=Meant(pid, data_dir, replica), **options)
+
+    return chosen
 
 
 @click.command("reload", cls=CliCommand)
-@_pid_option
-@_data_dir_option
-@click.option("--replica", help="Its id or its name. One on another machine is asked through Redis.")
+@_tree_options
 @click.option("--timeout", "timeout_s", type=DURATION, default="60s", show_default=True, help="How long to wait.")
 @config_options
 @output_option
-def reload_(
-    *,
-    pid: int | None,
-    data_dir: Path | None,
-    replica: str | None,
-    timeout_s: float,
-    output: str,
-    load_settings: LoadSettings,
-) -> int:
+def reload_(*, meant: Meant, timeout_s: float, output: str, load_settings: LoadSettings) -> int:
     """Make a running tree follow its changed configuration, and report the result.
 
     The tree reads the files that it was started with. Exits with 1 when it refuses them: then nothing has changed.
@@ -54,32 +63,21 @@ def reload_(
       tenure reload --pid 4711
       tenure reload --replica web-2
     """
-    found = _find(pid, data_dir, replica, load_settings)
+    found = _find(meant, load_settings)
     if found is None:
-        return _remote(replica, "reload", output, load_settings, done="reloaded", wait_s=timeout_s)
+        return _remote(meant.replica, "reload", output, load_settings, done="reloaded", wait_s=timeout_s)
     return _reload(found, timeout_s, output)
 
 
 @click.command(cls=CliCommand)
-@_pid_option
-@_data_dir_option
-@click.option("--replica", help="Its id or its name. One on another machine is asked through Redis.")
+@_tree_options
 @click.option(
     "--timeout", "timeout_s", type=DURATION, help="How long to wait until it is gone.  [default: as it takes]"
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @config_options
 @output_option
-def stop(
-    *,
-    pid: int | None,
-    data_dir: Path | None,
-    replica: str | None,
-    timeout_s: float | None,
-    yes: bool,
-    output: str,
-    load_settings: LoadSettings,
-) -> int:
+def stop(*, meant: Meant, timeout_s: float | None, yes: bool, output: str, load_settings: LoadSettings) -> int:
     """Stop a tree as SIGTERM does: running jobs are finished within the grace. Waits until it is gone.
 
     Exits with 1 when not everything drained, or it is not gone in time.
@@ -91,19 +89,19 @@ def stop(
     """
     from supervisor.cli.cluster import confirm
 
-    found = _find(pid, data_dir, replica, load_settings)
+    found = _find(meant, load_settings)
     if found is None:
-        confirm(f"Stop replica {replica}?", yes=yes)
-        return _remote(replica, "stop", output, load_settings, done="stops", wait_s=15.0)
+        confirm(f"Stop replica {meant.replica}?", yes=yes)
+        return _remote(meant.replica, "stop", output, load_settings, done="stops", wait_s=15.0)
     confirm(f"Stop {found.plate.replica} (pid {found.plate.pid})?", yes=yes)
     return _stop(found, timeout_s, output)
 
 
-def _find(
-    pid: int | None, data_dir: Path | None, replica: str | None, load_settings: LoadSettings
-) -> RunningTree | None:
+def _find(meant: Meant, load_settings: LoadSettings) -> RunningTree | None:
     """Return the tree of this machine that is meant; None when it can only be one of another machine."""
     from supervisor.process import run_file
+
+    pid, data_dir, replica = meant
 
     if pid is not None:
         found = run_file.of_process(pid)

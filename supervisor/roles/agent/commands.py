@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -67,51 +67,40 @@ class _Pending:
     reloads: int = -1  # how many had ended when a reload was asked for; -1: the parent's own answer is awaited
 
 
+@dataclass(eq=False, kw_only=True)
 class CommandDuty:
-    """Looks for commands, asks the parent, answers."""
+    """Looks for commands, asks the parent, answers.
+
+    Args:
+        call: sends one call and returns its reply.
+        commands: builds it.
+        replica: this one's id.
+        board: of this tree.
+        slot_names: of its rows.
+        row: the agent's own, for requests to the parent.
+        clock: of this machine.
+        wake_parent: makes the parent look at it.
+        report: receives decisions.
+        signer: verifies commands; None: all are obeyed.
+    """
+
+    call: Callable[[Call[Any]], Any]
+    commands: Commands
+    replica: str
+    board: Board
+    slot_names: InitVar[Sequence[str]]
+    row: Row
+    clock: Clock
+    wake_parent: Callable[[], None]
+    report: Reporter
+    signer: Signer | None = None
 
     name = "commands"
 
-    def __init__(
-        self,
-        *,
-        run: Callable[[Call[Any]], Any],
-        commands: Commands,
-        replica: str,
-        board: Board,
-        slot_names: Sequence[str],
-        row: Row,
-        clock: Clock,
-        wake_parent: Callable[[], None],
-        report: Reporter,
-        signer: Signer | None = None,
-    ) -> None:
-        """Build it.
-
-        Args:
-            run: sends one call and returns its reply.
-            commands: builds it.
-            replica: this one's id.
-            board: of this tree.
-            slot_names: of its rows.
-            row: the agent's own, for requests to the parent.
-            clock: of this machine.
-            wake_parent: makes the parent look at it.
-            report: receives decisions.
-            signer: verifies commands; None: all are obeyed.
-        """
-        self._run = run
-        self._commands = commands
-        self._replica = replica
-        self._board = board
+    def __post_init__(self, slot_names: Sequence[str]) -> None:
         self._slots = {name: index for index, name in enumerate(slot_names)}
-        self._row = row
-        self._clock = clock
-        self._wake_parent = wake_parent
-        self._report = report
-        self._signer = signer
         # What the agent before this one obeyed is not known here. The first of a tree has none before it.
-        self._signed_from_ms = clock.wall_ms() if row.generation > 1 else 0
+        self._signed_from_ms = self.clock.wall_ms() if self.row.generation > 1 else 0
         self._verified = ""  # id of the last command that was signed well
         self._obeyed: dict[str, int] = {}  # ids of such that were answered: until when they are remembered
         self._pending: _Pending | None = None
@@ -126,7 +115,7 @@ class CommandDuty:
         if self._pending is not None:
             self._settle(self._pending, now_ns)
             return
-        for command_id, body in self._run(self._commands.take(self._replica)):
+        for command_id, body in self.call(self.commands.take(self.replica)):
             self._begin(command_id, body, now_ns)
             if self._pending is not None:
                 return
@@ -142,27 +131,27 @@ class CommandDuty:
             return
         fields = {"word": command.word.value, "slot": command.slot or "all", "by": command.by}
         problem = self._why_not_obeyed(command, command_id, now_ns) or self._ask(command)
-        self._report("command_taken", **fields, refused=problem)
+        self.report("command_taken", **fields, refused=problem)
         if problem:
             self._answer(command_id, Answer(is_done=False, reason=problem))
             return
-        pending = _Pending(command_id, command, self._row.request_number, now_ns + PARENT_NS)
+        pending = _Pending(command_id, command, self.row.request_number, now_ns + PARENT_NS)
         if command.word is Word.RELOAD:
-            pending.reloads, pending.until_ns = self._board.header.reload_number, now_ns + RELOAD_NS
+            pending.reloads, pending.until_ns = self.board.header.reload_number, now_ns + RELOAD_NS
         if command.word is Word.STOP:
             self._answer(command_id, Answer(is_done=True))  # said first: nobody may be left to say it afterwards
-        self._wake_parent()
+        self.wake_parent()
         if command.word is not Word.STOP:
             self._pending = pending
 
     def _why_not_obeyed(self, command: Command, command_id: str, now_ns: int) -> str:
         """Return why a command is none of an operator's, or was one; empty when it may be carried."""
-        if self._signer is None:
+        if self.signer is None:
             return ""
         self._obeyed = {each: until_ns for each, until_ns in self._obeyed.items() if until_ns > now_ns}
         if command_id in self._obeyed:
             return "it was obeyed before; send another"
-        problem = command.fault(self._signer, self._replica, command_id, self._clock.wall_ms())
+        problem = command.fault(self.signer, self.replica, command_id, self.clock.wall_ms())
         if not problem and command.at_ms < self._signed_from_ms:
             problem = "it was signed before this agent started, and may have been obeyed; send another"
         if not problem and len(self._obeyed) >= OBEYED_MAX:
@@ -172,7 +161,7 @@ class CommandDuty:
 
     def _ask(self, command: Command) -> str:
         """Write the request words, all but the last; return why not, or an empty string."""
-        row = self._row
+        row = self.row
         if row.request_number != row.handled_number:
             return "the parent has not seen the request before this one; try again"
         index, generation = EVERY_SLOT, 0
@@ -180,7 +169,7 @@ class CommandDuty:
             index = self._slots.get(command.slot, -1)
             if index < 0 or role_of(command.slot)[1] is None:
                 return f"there is no worker {command.slot}; `tenure worker list` shows them"
-            newest = self._board.rows[index].generation
+            newest = self.board.rows[index].generation
             generation = command.generation or newest
         elif command.word in _OF_TREE:
             index = 0
@@ -197,7 +186,7 @@ class CommandDuty:
             self._pending = None
 
     def _answer_of(self, pending: _Pending) -> Answer | None:
-        row, header = self._row, self._board.header
+        row, header = self.row, self.board.header
         if row.handled_number < pending.number:
             return None
         if row.handled_number == pending.number and row.request_result != ParentAnswer.ACCEPTED:
@@ -212,15 +201,15 @@ class CommandDuty:
         return Answer(is_done=True)
 
     def _answer(self, command_id: str, answer: Answer) -> None:
-        self._run(self._commands.answer(self._replica, command_id, answer))
+        self.call(self.commands.answer(self.replica, command_id, answer))
         if command_id == self._verified:
-            self._obeyed[command_id] = self._clock.elapsed_ns() + 2 * FRESH_MS * MILLISECOND_NS
+            self._obeyed[command_id] = self.clock.elapsed_ns() + 2 * FRESH_MS * MILLISECOND_NS
 
     def _workers(self, now_ns: int) -> list[WorkerReport]:
         """Describe every worker row that is in use."""
         found = []
         for name, index in self._slots.items():
-            row = self._board.rows[index]
+            row = self.board.rows[index]
             pool = role_of(name)[1]
             if pool is not None and row.is_used:
                 found.append(_described(name, pool, row, now_ns))

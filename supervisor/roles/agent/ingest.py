@@ -11,6 +11,7 @@ Does not guarantee
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import InitVar, dataclass
 from typing import Any
 
 from supervisor.clock import Clock
@@ -29,28 +30,22 @@ REFUSED_PERIOD_NS = 30_000 * MILLISECOND_NS  # a key of another type, or no righ
 CALLS_MAX = 5
 
 
+@dataclass(eq=False, kw_only=True)
 class Ingest:
     """The lists that this agent empties."""
+
+    call: Callable[[Call[Any]], Any]
+    bridges: Bridges
+    channels: InitVar[Mapping[str, str]]
+    registry: Registry
+    clock: Clock
+    report: Reporter
 
     name = "ingest"
     period_ns = PERIOD_NS
 
-    def __init__(
-        self,
-        *,
-        run: Callable[[Call[Any]], Any],
-        bridges: Bridges,
-        channels: Mapping[str, str],
-        registry: Registry,
-        clock: Clock,
-        report: Reporter,
-    ) -> None:
-        self._run = run
-        self._bridges = bridges
+    def __post_init__(self, channels: Mapping[str, str]) -> None:
         self._channels = dict(channels)
-        self._registry = registry
-        self._clock = clock
-        self._report = report
         self._refused_until_ns: dict[str, int] = {}
 
     def run(self, now_ns: int) -> None:
@@ -62,14 +57,14 @@ class Ingest:
                 self._drain(queue, channel)
             except StoreRefusedError as error:
                 self._refused_until_ns[queue] = now_ns + REFUSED_PERIOD_NS
-                self._report("ingest_refused", queue=queue, channel=channel, error=str(error))
+                self.report("ingest_refused", queue=queue, channel=channel, error=str(error))
 
     def _drain(self, queue: str, channel: str) -> None:
         run, refused = self._template(RUN_JOB), self._template(REFUSED_JOB)
         for _ in range(CALLS_MAX):
-            now_ms = self._clock.wall_ms()
-            found = self._run(
-                self._bridges.ingest(
+            now_ms = self.clock.wall_ms()
+            found = self.call(
+                self.bridges.ingest(
                     channel=channel, queue=queue, run=run, refused=refused, now_ms=now_ms, most=INGEST_MAX
                 )
             )
@@ -78,9 +73,9 @@ class Ingest:
                 metrics.CLOUDFORET_INGESTED.labels(queue, "moved").inc(found.moved - found.set_aside)
             if found.set_aside:
                 metrics.CLOUDFORET_INGESTED.labels(queue, "set_aside").inc(found.set_aside)
-                self._report("messages_set_aside", queue=queue, channel=channel, count=found.set_aside)
+                self.report("messages_set_aside", queue=queue, channel=channel, count=found.set_aside)
             if not found.left:
                 return
 
     def _template(self, job: str) -> Template:
-        return self._registry.get(job).base
+        return self.registry.get(job).base

@@ -16,7 +16,6 @@ import os
 import secrets
 import signal
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any, TypeVar
 
 from supervisor.core.errors import EXIT_FAILED, EXIT_OK
@@ -24,7 +23,6 @@ from supervisor.core.jobs.registry import registry
 from supervisor.core.model import ScheduleDef
 from supervisor.core.supervision.scoreboard import ChildState
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
-from supervisor.reload.config_memfd import HandoverError
 from supervisor.roles.agent.commands import CommandDuty
 from supervisor.roles.agent.election.context import ElectionContext, ElectionTiming, NoPresence
 from supervisor.roles.agent.election.elector_thread import ElectorThread, elector_rng
@@ -169,9 +167,7 @@ class Agent:
 
     def _follow(self, number: int) -> None:
         """Pass on configuration ``number``: the schedules this replica brings, and the jobs there are."""
-        assert self._seat.handover is not None
-        with suppress(HandoverError):  # else the one after the next is there already, and the next look finds it
-            brief = self._seat.handover.brief(number)
+        if brief := self._following.brief(number):
             self._elector.bring(brief.schedules_digest)
             self._duties.publish(brief.cards)
 
@@ -232,7 +228,7 @@ class Agent:
         """Return the tasks beside those for sessions: requests to end runs, commands, and what is configured."""
         seat, settings, queues = self._seat, self._seat.settings, Queues(keys)
         cancellations = Unwanted(
-            run=self._run_call,
+            call=self._run_call,
             queues=queues,
             workers=workers,
             row=seat.row,
@@ -241,7 +237,7 @@ class Agent:
             report=self._report,
         )
         commands = CommandDuty(
-            run=self._run_call,
+            call=self._run_call,
             commands=Commands(keys),
             replica=seat.replica,
             board=seat.board,
@@ -256,7 +252,7 @@ class Agent:
         if channels := settings.cloudforet.ingested():
             tasks.append(
                 Ingest(
-                    run=self._run_call,
+                    call=self._run_call,
                     bridges=Bridges(keys),
                     channels=channels,
                     registry=registry,

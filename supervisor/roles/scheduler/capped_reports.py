@@ -33,15 +33,8 @@ class Telling:
         if reply.overdue and not self._overdue:
             self._report("schedule_overdue", count=reply.overdue, reason="due more than a minute ago")
         self._overdue = reply.overdue
-        self._report(
-            "plan",
-            defined=reply.defined,
-            planned=reply.planned,
-            overdue=reply.overdue,
-            paused=reply.paused,
-            invalid=reply.invalid,
-            refused=refused,
-        )
+        counts = {name: getattr(reply, name) for name in ("defined", "planned", "overdue", "paused", "invalid")}
+        self._report("plan", **counts, refused=refused)
 
     def planned(self, plan: PlanItem, ready: DueSchedule | None) -> None:
         """Report that a schedule has a place in the plan."""

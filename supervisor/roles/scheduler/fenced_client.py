@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -25,25 +26,18 @@ class TermOverError(TenureError):
     """The board has another term than the one being served, or the tree stops."""
 
 
+@dataclass(eq=False, kw_only=True)
 class Asking:
     """Sends calls for whoever decides."""
 
-    def __init__(
-        self,
-        *,
-        board: Board,
-        clock: Clock,
-        is_stopping: Callable[[], bool],
-        report: Reporter,
-        rng: Random,
-        idle_ns: int,
-    ) -> None:
-        self.board = board
-        self.clock = clock
-        self.is_stopping = is_stopping
-        self.report = report
-        self.idle_ns = idle_ns
-        self._rng = rng
+    board: Board
+    clock: Clock
+    is_stopping: Callable[[], bool]
+    report: Reporter
+    rng: Random
+    idle_ns: int
+
+    def __post_init__(self) -> None:
         self._refused_since_ns: dict[str, int] = {}  # by script; until it is answered again
         self._has_given_way = False  # for a refusal, since the last fire that Redis accepted
 
@@ -69,7 +63,7 @@ class Asking:
                         raise
                 failures += 1
                 self.report("scheduler_unanswered", script=call.script, failures=failures, error=str(error))
-                yield Sleep(self.clock.elapsed_ns() + retry_delay_ns(failures, self._rng.random()))
+                yield Sleep(self.clock.elapsed_ns() + retry_delay_ns(failures, self.rng.random()))
             else:
                 self._refused_since_ns.pop(call.script, None)
                 self._has_given_way = self._has_given_way and call.script != "fire"

@@ -23,6 +23,7 @@ from supervisor.core.model import Outcome
 from supervisor.core.units import SECOND_NS
 from supervisor.store.queues.runs import FetchedRun
 from supervisor.telemetry import events, metrics
+from supervisor.telemetry.run_context import Attempt, Keeper, enter_run, run_fields
 
 LINES_MAX = 50
 FAILURES_MAX = 200
@@ -30,6 +31,24 @@ _DEBUG = 10
 _FAILURES = {Outcome.RETRY: ("run_failed", "warning"), Outcome.DEAD: ("run_dead", "error")}
 
 log = structlog.get_logger("tenure.worker")
+
+
+def log_as(job: str, fetched: FetchedRun, speaker: tuple[Keeper, Attempt] | None) -> None:
+    """Note that the code of this task, from now on, belongs to ``fetched``: its lines in the log name the run.
+
+    ``speaker``: as of ``enter_run``.
+    """
+    envelope = fetched.envelope
+    enter_run(
+        run_fields(
+            run=envelope.id,
+            job=job,
+            schedule=envelope.schedule,
+            attempt=fetched.attempt,
+            traceparent=envelope.traceparent,
+        ),
+        speaker,
+    )
 
 
 class _Seconds:

@@ -37,16 +37,9 @@ _EPSILON = 1e-9  # durations are whole milliseconds; their sums as floats are no
 
 def violations(settings: Settings) -> Iterator[Violation]:
     """Yield every broken rule."""
-    yield from _election(settings)
-    yield from _redis(settings)
-    yield from _queues(settings)
-    yield from _pools(settings)
-    yield from _supervision(settings)
-    yield from _jobs(settings)
-    yield from bridge_violations(settings)
-    yield from package_violations(settings)
-    yield from _features(settings)
-    yield from faults_of_pipeline(settings)
+    own = (_election, _redis, _queues, _pools, _supervision, _jobs, _bridges, _packages, _features, _pipeline)
+    for rule in own:
+        yield from rule(settings)
     yield from faults_of_set(settings.schedules, lease_s=settings.election.lease_duration_s)
     yield from faults_of_calendars(settings.calendars)
     for name, schedule in settings.schedules.items():
@@ -203,7 +196,7 @@ _NO_SERVICE = sys.stdlib_module_names | {"supervisor", "tenure", "jobs"}
 _NO_SERVICE |= {"pip", "setuptools", "pkg_resources", "wheel", "uv"}
 
 
-def package_violations(settings: Settings) -> Iterator[Violation]:
+def _packages(settings: Settings) -> Iterator[Violation]:
     """Yield packages that are no service's: those of Python or its tools are not there to be called."""
     for index, package in enumerate(settings.cloudforet.packages):
         if package.partition(".")[0] in _NO_SERVICE:
@@ -214,7 +207,7 @@ def package_violations(settings: Settings) -> Iterator[Violation]:
             )
 
 
-def bridge_violations(settings: Settings) -> Iterator[Violation]:
+def _bridges(settings: Settings) -> Iterator[Violation]:
     """Yield why a bridge could not work."""
     is_cluster = "+cluster://" in settings.redis.url.get_secret_value()
     lists: dict[str, str] = {}
@@ -242,7 +235,7 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+\Z")  # a token of RFC 91
 _HEADER_VALUE = re.compile(r"[^\0\r\n]{1,4096}\Z")
 
 
-def faults_of_pipeline(settings: Settings) -> Iterator[Violation]:
+def _pipeline(settings: Settings) -> Iterator[Violation]:
     """Yield every broken rule of profiles and webhooks."""
     for name, profile in settings.profiles.items():
         path: Path = ("profiles", name)

@@ -35,14 +35,7 @@ class ConfinedSettings(Section):
 
     def confinement_of(self, env: tuple[str, ...] = ()) -> Confinement:
         """The same for the processes that start programs."""
-        return Confinement(
-            env=env,
-            user=self.user,
-            group=self.group,
-            cgroup=self.cgroup,
-            read_paths=self.read_paths,
-            write_paths=self.write_paths,
-        )
+        return Confinement(env, self.user, self.group, self.cgroup, self.read_paths, self.write_paths)
 
 
 class ShellSettings(ConfinedSettings):

@@ -24,7 +24,8 @@ from typing import Any, ParamSpec, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from supervisor.core.durations import seconds_of
-from supervisor.store.cache.cached_function import Kept, Result, Steps
+from supervisor.core.effects import drive, drive_async
+from supervisor.store.cache.cached_function import Kept, Result
 from supervisor.store.scripts import Call
 
 TTL_S_MAX = 30 * 86_400
@@ -92,7 +93,8 @@ class _PlainFunction:
     def _lead(self, key: str, flight: _Flight, compute: Callable[[], Any]) -> None:
         redis = self._kept.redis()
         try:
-            flight.result = self._drive(self._kept.steps(key, redis and redis[1]), redis and redis[0], compute)
+            steps = self._kept.steps(key, redis and redis[1])
+            flight.result = drive(steps, self._perform(redis and redis[0], compute), errors=BaseException)
         except Exception as error:  # noqa: BLE001 - it is the callers', every one of them
             flight.error = error
         finally:
@@ -101,23 +103,13 @@ class _PlainFunction:
             flight.is_over.set()
 
     @staticmethod
-    def _drive(steps: Steps, producer: Any, compute: Callable[[], Any]) -> Result:
-        try:
-            step = next(steps)
-            while True:
-                try:
-                    if isinstance(step, Call):
-                        reply = producer.run(step, timeout_s=CALL_S)
-                    elif isinstance(step, float):
-                        reply = threading.Event().wait(step)
-                    else:
-                        reply = compute()
-                except BaseException as error:  # noqa: BLE001 - the steps decide, and raise it again
-                    step = steps.throw(error)
-                else:
-                    step = steps.send(reply)
-        except StopIteration as done:
-            return cast("Result", done.value)
+    def _perform(producer: Any, compute: Callable[[], Any]) -> Callable[[Any], Any]:
+        def perform(step: Any) -> Any:
+            if isinstance(step, Call):
+                return producer.run(step, timeout_s=CALL_S)
+            return threading.Event().wait(step) if isinstance(step, float) else compute()
+
+        return perform
 
     def delete(self, *args: Any, **kwargs: Any) -> int:
         """Forget the value kept for these arguments."""
@@ -176,8 +168,9 @@ class _Async:
     ) -> None:
         redis = self._kept.redis()
         try:
-            result = await self._drive(self._kept.steps(key, redis and redis[1]), redis and redis[0], compute)
-            flight.set_result(result)
+            steps = self._kept.steps(key, redis and redis[1])
+            perform = self._perform(redis and redis[0], compute)
+            flight.set_result(await drive_async(steps, perform, errors=BaseException))
         except Exception as error:  # noqa: BLE001 - it is the callers', every one of them
             flight.set_exception(error)
             flight.exception()  # seen, even if nobody else waits
@@ -187,23 +180,13 @@ class _Async:
                 flight.set_result(None)  # cut off: whoever waited begins anew
 
     @staticmethod
-    async def _drive(steps: Steps, producer: Any, compute: Callable[[], Any]) -> Result:
-        try:
-            step = next(steps)
-            while True:
-                try:
-                    if isinstance(step, Call):
-                        reply = await producer.run_async(step)
-                    elif isinstance(step, float):
-                        reply = await asyncio.sleep(step, None)
-                    else:
-                        reply = await compute()
-                except BaseException as error:  # noqa: BLE001 - the steps decide, and raise it again
-                    step = steps.throw(error)
-                else:
-                    step = steps.send(reply)
-        except StopIteration as done:
-            return cast("Result", done.value)
+    def _perform(producer: Any, compute: Callable[[], Any]) -> Callable[[Any], Any]:
+        def perform(step: Any) -> Any:  # an awaitable
+            if isinstance(step, Call):
+                return producer.run_async(step)
+            return asyncio.sleep(step, None) if isinstance(step, float) else compute()
+
+        return perform
 
     async def delete(self, *args: Any, **kwargs: Any) -> int:
         """Forget the value kept for these arguments."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import islice
 from typing import Any
 
@@ -77,40 +77,28 @@ class Batch:
         return Call(call.script, call.keys, call.args, bytes), call.parse
 
 
+@dataclass(eq=False)
 class BatchStream:
     """Arguments in, batches out. ``pull`` runs the caller's code, ``pack`` only ours."""
 
-    def __init__(
-        self,
-        job: JobTemplate,
-        many: Iterator[Args],
-        *,
-        queues: Queues,
-        run_id: Callable[[Args], str] | None,
-        delay_ms: int,
-        wall_ms: Callable[[], int],
-        entropy: Callable[[int], bytes],
-        on_new: Callable[[int], None],
-        each: Each | None,
-        traceparent: str = "",
-    ) -> None:
-        self.queues = queues
-        self.queue = job.template.queue
-        self._job = job
-        self._many = many
-        self._run_id = run_id
-        self._delay_ms = delay_ms
-        self._wall_ms = wall_ms
-        self._entropy = entropy
-        self._on_new = on_new
-        self._each = each
-        self._traceparent = traceparent
+    job: JobTemplate
+    many: Iterator[Args]
+    _: KW_ONLY
+    queues: Queues
+    run_id: Callable[[Args], str] | None
+    delay_ms: int
+    wall_ms: Callable[[], int]
+    entropy: Callable[[int], bytes]
+    on_new: Callable[[int], None]
+    each: Each | None
+    traceparent: str = ""
+
+    def __post_init__(self) -> None:
+        self.queue = self.job.template.queue
         self._pulled: list[Args] = []
         self._next: Batch | None = None
         self._is_over = False
-        self.fault: BaseException | None = None
-        """Why nothing after what was packed so far can be enqueued."""
-
+        self.fault: BaseException | None = None  # why nothing after what was packed so far can be enqueued
         self.totals = Totals()
 
     def pull(self) -> None:
@@ -118,7 +106,7 @@ class BatchStream:
         if self._is_over or self._pulled:
             return
         try:
-            for args in islice(self._many, ENQUEUE_MAX):
+            for args in islice(self.many, ENQUEUE_MAX):
                 self._pulled.append(args)  # one by one: what came before a fault counts
         except Exception as error:  # noqa: BLE001 - raised again when what came before is in
             self.fault, self._is_over = error, True
@@ -128,18 +116,18 @@ class BatchStream:
         """Make the next batch, unless there is one."""
         if self._next is not None or not self._pulled:
             return
-        batch, size = Batch(nonce=self._entropy(16).hex(), is_chosen=self._run_id is not None), 0
-        wall_ms = self._wall_ms()
-        tail = self._job.tail(wall_ms, self._delay_ms, self._traceparent)
-        fresh = [] if self._run_id else fresh_run_ids(wall_ms, self._entropy(ENTROPY_BYTES * len(self._pulled)))
+        batch, size = Batch(nonce=self.entropy(16).hex(), is_chosen=self.run_id is not None), 0
+        wall_ms = self.wall_ms()
+        tail = self.job.tail(wall_ms, self.delay_ms, self.traceparent)
+        fresh = [] if self.run_id else fresh_run_ids(wall_ms, self.entropy(ENTROPY_BYTES * len(self._pulled)))
         try:
             for index, args in enumerate(self._pulled):
-                run_id = fresh[index] if self._run_id is None else check_run_id(self._run_id(args))
-                data = self._job.pack(run_id, args, tail)
+                run_id = fresh[index] if self.run_id is None else check_run_id(self.run_id(args))
+                data = self.job.pack(run_id, args, tail)
                 batch.ids.append(run_id)
-                batch.runs += (run_id, self.queue, self._delay_ms, data)
+                batch.runs += (run_id, self.queue, self.delay_ms, data)
                 if batch.is_chosen:
-                    batch.runs.append(self._job.content(args))
+                    batch.runs.append(self.job.content(args))
                 size += len(data)
                 if size > BATCH_BYTES:
                     break
@@ -163,12 +151,12 @@ class BatchStream:
         self.totals.duplicates += digits.count(b"2")
         self.totals.taken += digits.count(b"4")
         if refused:  # and nothing new after it
-            self.fault, self._is_over = QueueFullError(self._job.template.queue), True
+            self.fault, self._is_over = QueueFullError(self.job.template.queue), True
             self._pulled, self._next = [], None
         if new:
-            self._on_new(new)
-        if self._each is not None:
-            self._each(read(reply))
+            self.on_new(new)
+        if self.each is not None:
+            self.each(read(reply))
 
     def finished(self) -> Totals:
         """Return the totals.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,23 +16,20 @@ refusal = ""
 """Message for producers that would open a connection to a real server; empty: they may."""
 
 
-@contextmanager
-def substituted(other: Producer) -> Iterator[None]:
+def substituted(other: Producer) -> AbstractContextManager[None]:
     """Have ``connect`` and ``enqueue`` of the whole process use ``other`` for a while."""
-    global producer  # noqa: PLW0603 - one per process, as the producer in use is
-    before, producer = producer, other
-    try:
-        yield
-    finally:
-        producer = before
+    return _replaced("producer", other)
+
+
+def refused(message: str) -> AbstractContextManager[None]:
+    """Have producers raise ``message`` in place of connecting to a server, or with "" connect again, for a while."""
+    return _replaced("refusal", message)
 
 
 @contextmanager
-def refused(message: str) -> Iterator[None]:
-    """Have producers raise ``message`` in place of connecting to a server, or with "" connect again, for a while."""
-    global refusal  # noqa: PLW0603 - as above
-    before, refusal = refusal, message
+def _replaced(name: str, value: object) -> Iterator[None]:
+    before, globals()[name] = globals()[name], value
     try:
         yield
     finally:
-        refusal = before
+        globals()[name] = before

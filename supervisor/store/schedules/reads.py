@@ -126,13 +126,12 @@ def change_of(
     return change, old
 
 
-def record_of(
-    name: str, stored: bytes, *, mark: Any, next_ms: Any, pause: Any, state: Any, is_live: bool, invalid: Any
-) -> Record:
-    """Return the record of a stored definition with its neighbours."""
+def _record(name: Any, stored: bytes, *neighbours: Any, is_live: bool) -> Record:
+    """Return the record of a stored definition with its neighbours, as they are in a reply."""
+    mark, next_ms, pause, state, invalid = neighbours
     revision, digest, body = StoredDefinition.parse(stored)
     return Record(
-        id=name,
+        id=text(name),
         revision=revision or 0,
         set=digest,
         body=body,
@@ -157,16 +156,7 @@ def unpack_pause(stored: bytes | None) -> Pause | None:
 
 def _page(reply: Any) -> RecordPage:
     items = [
-        record_of(
-            text(name),
-            stored,
-            mark=mark,
-            next_ms=next_ms,
-            pause=pause,
-            state=state,
-            is_live=text(live) == "1",
-            invalid=invalid,
-        )
+        _record(name, stored, mark, next_ms, pause, state, invalid, is_live=text(live) == "1")
         for name, stored, mark, next_ms, pause, state, live, invalid in chunks(reply[2:], 8)
     ]
     return RecordPage(cursor=text(reply[0]), items=items, now_ms=number(reply[1]))
@@ -182,16 +172,7 @@ def _each_inspection(reply: Any) -> Iterator[Inspection]:
         runs = [line.partition(" ") for line in text(live).split("\n") if line]
         record = None
         if stored:
-            record = record_of(
-                text(name),
-                stored,
-                mark=mark,
-                next_ms=next_ms,
-                pause=pause,
-                state=state,
-                is_live=bool(runs),
-                invalid=invalid,
-            )
+            record = _record(name, stored, mark, next_ms, pause, state, invalid, is_live=bool(runs))
         yield Inspection(
             id=text(name),
             record=record,

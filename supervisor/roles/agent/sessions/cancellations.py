@@ -13,6 +13,7 @@ Does not guarantee
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import InitVar, dataclass
 from typing import Any
 
 from supervisor.core.supervision.inflight import execution_hash
@@ -37,43 +38,34 @@ def exclusive_slots(seat: Seat) -> list[int]:
     ]
 
 
+@dataclass(eq=False, kw_only=True)
 class Unwanted:
-    """Passes requests on from Redis to workers, and to the parent, who alone kills."""
+    """Passes requests on from Redis to workers, and to the parent, who alone kills.
+
+    Args:
+        call: sends one call and returns its reply.
+        queues: builds it.
+        workers: of this replica.
+        row: the agent's own, for requests to the parent.
+        wake_parent: makes the parent look at it.
+        exclusive: slots whose process executes one run at a time, so that a kill hits no other.
+        report: receives decisions.
+        history: how many ended attempts each queue remembers.
+    """
+
+    call: Callable[[Call[Any]], Any]
+    queues: Queues
+    workers: LocalWorkers
+    row: Row
+    wake_parent: Callable[[], None]
+    exclusive: InitVar[Collection[int]]
+    report: Reporter
+    history: int = HISTORY
 
     name = "unwanted"
 
-    def __init__(
-        self,
-        *,
-        run: Callable[[Call[Any]], Any],
-        queues: Queues,
-        workers: LocalWorkers,
-        row: Row,
-        wake_parent: Callable[[], None],
-        exclusive: Collection[int],
-        report: Reporter,
-        history: int = HISTORY,
-    ) -> None:
-        """Build it.
-
-        Args:
-            run: sends one call and returns its reply.
-            queues: builds it.
-            workers: of this replica.
-            row: the agent's own, for requests to the parent.
-            wake_parent: makes the parent look at it.
-            exclusive: slots whose process executes one run at a time, so that a kill hits no other.
-            report: receives decisions.
-            history: how many ended attempts each queue remembers.
-        """
-        self._run = run
-        self._queues = queues
-        self._workers = workers
-        self._row = row
-        self._wake_parent = wake_parent
+    def __post_init__(self, exclusive: Collection[int]) -> None:
         self._exclusive = frozenset(exclusive)
-        self._report = report
-        self._history = history
         self._waiting: list[UnwantedRun] = []
         self._position: tuple[str, str] | None = None  # where the next page begins; None: a round is over
 
@@ -84,10 +76,10 @@ class Unwanted:
 
     def run(self, _now_ns: int) -> None:
         """Pass on requests to end runs, one run of each worker; ask for a page if none waits and one is busy."""
-        slots = self._workers.busy()
+        slots = self.workers.busy()
         if slots and not self._waiting:
             position = self._position or ("", "0")
-            page = self._run(self._queues.unwanted(sorted(slots), history=self._history, position=position))
+            page = self.call(self.queues.unwanted(sorted(slots), history=self.history, position=position))
             self._waiting, self._position = page, page.position
         told: set[str] = set()
         later: list[UnwantedRun] = []
@@ -104,10 +96,10 @@ class Unwanted:
         """Notify the worker in ``slot``; return whether it executes the run."""
         reason = UnwantedReason.CANCELLED if request.is_cancelled else UnwantedReason.REPLACED
         wanted = execution_hash((request.queue, request.run_id), request.fetched_ms)
-        if not self._workers.end_run(slot, wanted, reason):
+        if not self.workers.end_run(slot, wanted, reason):
             return False
         is_killed = request.is_killed and slot in self._exclusive
-        self._report(
+        self.report(
             "run_unwanted", run=request.run_id, session=request.session, why=reason.name.lower(), kill=is_killed
         )
         if is_killed:
@@ -115,10 +107,10 @@ class Unwanted:
         return True
 
     def _kill(self, slot: int, generation: int) -> None:
-        if self._row.request_number != self._row.handled_number:
+        if self.row.request_number != self.row.handled_number:
             return  # the parent has not seen the one before; this one comes again
-        self._row.request_verb = Verb.KILL
-        self._row.request_slot = slot
-        self._row.request_generation = generation
-        self._row.request_number += 1
-        self._wake_parent()
+        self.row.request_verb = Verb.KILL
+        self.row.request_slot = slot
+        self.row.request_generation = generation
+        self.row.request_number += 1
+        self.wake_parent()

@@ -75,44 +75,37 @@ class LocalReclaim:
             self.workers.mark_reclaimed(worker)
 
 
+@dataclass(eq=False)
 class ForeignSessions:
     """Finds dead sessions of other replicas, and such of this one that nobody saw die."""
 
+    call: Run
+    sessions: Sessions
+    workers: LocalWorkers
+    reaper: Reaper
+    clock: Clock
+    lease_ns: int
+    period_ns: int
+    predecessor: str
     name = "watch"
 
-    def __init__(
-        self,
-        call: Run,
-        sessions: Sessions,
-        workers: LocalWorkers,
-        reaper: Reaper,
-        clock: Clock,
-        *,
-        lease_ns: int,
-        period_ns: int,
-        predecessor: str,
-    ) -> None:
-        self._call = call
-        self._sessions = sessions
-        self._workers = workers
-        self._reaper = reaper
-        self._clock = clock
-        self._watch = SessionWatch(lease_ns=lease_ns, period_ns=period_ns, predecessor=predecessor)
-        self._period_ns_max = self.period_ns = period_ns
+    def __post_init__(self) -> None:
+        self._watch = SessionWatch(lease_ns=self.lease_ns, period_ns=self.period_ns, predecessor=self.predecessor)
+        self._period_ns_max = self.period_ns
         self.interrupted = self._watch.interrupted
 
     def run(self, now_ns: int) -> None:
         """Read all counters; reclaim the sessions that stood still for a lease."""
-        counters = self._call(self._sessions.list())
-        answered_ns = self._clock.elapsed_ns()
-        known = {*self._workers.live(), *(worker.session for worker in self._workers.dead())}
+        counters = self.call(self.sessions.list())
+        answered_ns = self.clock.elapsed_ns()
+        known = {*self.workers.live(), *(worker.session for worker in self.workers.dead())}
         for session in counters:
             # A late request of a dead process got through, or no agent saw it die.
-            if session not in known and self._workers.is_over(session):
-                self._reaper.reclaim(session, death=Death.CRASHED)
+            if session not in known and self.workers.is_over(session):
+                self.reaper.reclaim(session, death=Death.CRASHED)
         silent = self._watch.reading(counters, ours=known, now_ns=now_ns, answered_ns=answered_ns)
         for session, counter in silent:
-            self._reaper.reclaim(session, death=Death.NODE_LOST, counter=counter)
+            self.reaper.reclaim(session, death=Death.NODE_LOST, counter=counter)
         due_ns = self._watch.due_ns()  # a lost replica is to be found a second after its lease at the latest
         self.period_ns = self._period_ns_max
         if due_ns is not None:

@@ -16,6 +16,7 @@ import os
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Protocol
 
 import msgspec
@@ -81,38 +82,30 @@ class EventRunner(Protocol):
         ...
 
 
+@dataclass(eq=False)
 class Eventing:
-    """Empties the mailbox, and the queues of the sinks."""
+    """Empties the mailbox, and the queues of the sinks.
 
-    def __init__(
-        self,
-        read_fd: int,
-        *,
-        store: EventRunner,
-        events: EventLog,
-        writer: str,
-        kept: int,
-        webhook: Callable[[Sequence[Event]], Awaitable[bool]] | None = None,
-        webhook_level: int = 0,
-    ) -> None:
-        """Build it.
+    Args:
+        read_fd: of the mailbox.
+        store: a client; its calls may fail.
+        events: builds the calls.
+        writer: name of this process, used by no other.
+        kept: about how many events Redis keeps.
+        webhook: sends a batch; False when it was given up. None: there is none.
+        webhook_level: index in ``LEVELS`` of the least level that it is sent.
+    """
 
-        Args:
-            read_fd: of the mailbox.
-            store: a client; its calls may fail.
-            events: builds the calls.
-            writer: name of this process, used by no other.
-            kept: about how many events Redis keeps.
-            webhook: sends a batch; False when it was given up. None: there is none.
-            webhook_level: index in ``LEVELS`` of the least level that it is sent.
-        """
-        self._read_fd = read_fd
-        self._store = store
-        self._events = events
-        self._writer = writer
-        self._kept = kept
-        self._webhook = webhook
-        self._webhook_level = webhook_level
+    read_fd: int
+    _: KW_ONLY
+    store: EventRunner
+    events: EventLog
+    writer: str
+    kept: int
+    webhook: Callable[[Sequence[Event]], Awaitable[bool]] | None = None
+    webhook_level: int = 0
+
+    def __post_init__(self) -> None:
         self._tail = b""
         self._stream = Queue("stream")
         self._posts = Queue("webhook")
@@ -121,14 +114,14 @@ class Eventing:
 
     def start(self) -> None:
         """Begin; in the loop."""
-        asyncio.get_running_loop().add_reader(self._read_fd, self.collect)
+        asyncio.get_running_loop().add_reader(self.read_fd, self.collect)
         self._tasks.append(asyncio.create_task(self._write()))
-        if self._webhook is not None:
-            self._tasks.append(asyncio.create_task(self._post(self._webhook)))
+        if self.webhook is not None:
+            self._tasks.append(asyncio.create_task(self._post(self.webhook)))
 
     async def close(self) -> None:
         """End. Events waiting in the mailbox are the successor's."""
-        asyncio.get_running_loop().remove_reader(self._read_fd)
+        asyncio.get_running_loop().remove_reader(self.read_fd)
         for task in self._tasks:
             task.cancel()
         for task in self._tasks:
@@ -139,7 +132,7 @@ class Eventing:
         """Read the events in the mailbox."""
         for _ in range(READS_MAX):
             try:
-                found = os.read(self._read_fd, READ_BYTES)
+                found = os.read(self.read_fd, READ_BYTES)
             except BlockingIOError:
                 return
             *lines, self._tail = (self._tail + found).split(b"\n")
@@ -155,21 +148,21 @@ class Eventing:
             EVENTS_DROPPED.labels(sink="recorder").inc()
             return
         self._stream.put(event)
-        if self._webhook is not None and LEVEL_INDEX.get(event.level, 0) >= self._webhook_level:
+        if self.webhook is not None and LEVEL_INDEX.get(event.level, 0) >= self.webhook_level:
             self._posts.put(event)
 
     async def _write(self) -> None:
         while True:
             batch = await self._stream.take()
             self._batch += 1
-            call = self._events.add(batch, writer=self._writer, batch=self._batch, kept=self._kept)
+            call = self.events.add(batch, writer=self.writer, batch=self._batch, kept=self.kept)
             while not await self._sent(call, len(batch)):  # noqa: ASYNC110 - nobody announces that Redis is back
                 await asyncio.sleep(RETRY_S)
 
     async def _sent(self, call: Call[int], count: int) -> bool:
         """Send one batch; return whether it is done with."""
         try:
-            await self._store.run(call)
+            await self.store.run(call)
         except StoreUnavailableError:
             return False
         except StoreRefusedError as error:  # the same again would be refused again

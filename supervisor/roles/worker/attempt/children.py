@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -40,23 +40,18 @@ class SpawnError(TenureError):
     """A child that cannot be: its key is taken or unusable, its run has ended, or there are too many."""
 
 
+@dataclass(eq=False)
 class Children:
     """The children of one attempt, in the order in which it spawned them."""
 
-    def __init__(
-        self,
-        parent: str,
-        *,
-        registry: Registry,
-        nominal_ms: int | None = None,
-        around: Neighbours = ALONE,
-        wall_ms: Callable[[], int],
-    ) -> None:
-        self._parent = parent
-        self._registry = registry
-        self._nominal_ms = nominal_ms
-        self._around = around
-        self._wall_ms = wall_ms
+    parent: str
+    _: KW_ONLY
+    registry: Registry
+    nominal_ms: int | None = None
+    around: Neighbours = ALONE
+    wall_ms: Callable[[], int]
+
+    def __post_init__(self) -> None:
         self._numbers = count()
         self._by_id: dict[str, tuple[Child, Envelope]] = {}
         self._follow: dict[str, tuple[str, Envelope]] = {}
@@ -111,9 +106,9 @@ class Children:
         envelope = self._envelope(job, args, run_id, "then", queue=queue, priority=priority, traceparent=traceparent)
         packed = pack(envelope)
         if run_id in self._by_id or run_id in self._follow:
-            raise SpawnError(f"run {self._parent} spawned two different children under {run_id}; give each its own key")
+            raise SpawnError(f"run {self.parent} spawned two different children under {run_id}; give each its own key")
         if number >= FOLLOW_MAX:
-            raise SpawnError(f"run {self._parent}: up to {FOLLOW_MAX} runs may follow it; let one spawn the rest")
+            raise SpawnError(f"run {self.parent}: up to {FOLLOW_MAX} runs may follow it; let one spawn the rest")
         line = f"{when} {delay_to_ms(delay)} {packed.queue} {packed.run_id} {packed.data.decode()}"
         self._grow(len(line))
         self._follow[run_id] = line, envelope
@@ -135,21 +130,21 @@ class Children:
         traceparent: str | None,
     ) -> Envelope:
         if self._is_closed:
-            raise SpawnError(f"run {self._parent} has ended: what it spawns now would belong to nobody")
+            raise SpawnError(f"run {self.parent} has ended: what it spawns now would belong to nobody")
         if priority is not None and priority not in PRIORITIES:
             raise ValueError(f"priority must be one of {', '.join(PRIORITIES)}, got {priority!r}")
-        spec = self._registry.get(job) if isinstance(job, str) else self._registry.find(job)
+        spec = self.registry.get(job) if isinstance(job, str) else self.registry.find(job)
         template = spec.template(args or {}, queue=queue, priority=PRIORITIES[priority] if priority else None)
         return Envelope(
             id=run_id,
             template=template,
-            enqueued_ms=self._wall_ms(),
-            nominal_ms=self._nominal_ms,
+            enqueued_ms=self.wall_ms(),
+            nominal_ms=self.nominal_ms,
             cause=cause,
-            parent=self._parent,
+            parent=self.parent,
             traceparent=traceparent_of(traceparent),
-            previous_ms=self._around.previous_ms,
-            next_ms=self._around.next_ms,
+            previous_ms=self.around.previous_ms,
+            next_ms=self.around.next_ms,
         )
 
     def take(self) -> tuple[Child, ...]:
@@ -162,9 +157,9 @@ class Children:
         deadline_s = envelope.template.start_deadline_s
         if deadline_s is None:
             return child
-        late_ms = self._wall_ms() + child.delay_ms + round(1000 * deadline_s)
+        late_ms = self.wall_ms() + child.delay_ms + round(1000 * deadline_s)
         late = msgspec.structs.replace(envelope, not_after_ms=late_ms)
-        return replace(child, packed=pack(late, above=len(self._parent)))
+        return replace(child, packed=pack(late, above=len(self.parent)))
 
     def _add(self, envelope: Envelope, delay_ms: int) -> None:
         known = self._by_id.get(envelope.id)
@@ -174,16 +169,16 @@ class Children:
             if same == before and delay_ms == known[0].delay_ms:
                 return
             raise SpawnError(
-                f"run {self._parent} spawned two different children under {envelope.id}; give each a key of its own"
+                f"run {self.parent} spawned two different children under {envelope.id}; give each a key of its own"
             )
         if envelope.id in self._follow:
             raise SpawnError(
-                f"run {self._parent} spawned two different children under {envelope.id}; give each its own key"
+                f"run {self.parent} spawned two different children under {envelope.id}; give each its own key"
             )
-        packed = pack(envelope, above=len(self._parent))
+        packed = pack(envelope, above=len(self.parent))
         if len(self._by_id) >= CHILDREN_MAX:
             raise SpawnError(
-                f"run {self._parent} may spawn {CHILDREN_MAX} children, and this is one more; "
+                f"run {self.parent} may spawn {CHILDREN_MAX} children, and this is one more; "
                 f"spawn runs that spawn the rest, each for its part"
             )
         self._grow(len(packed.data))
@@ -192,7 +187,7 @@ class Children:
     def _grow(self, size: int) -> None:
         if self._bytes + size > CHILDREN_BYTES_MAX:
             raise PayloadTooLargeError(
-                f"run {self._parent}: its {len(self._by_id) + 1} children have over {CHILDREN_BYTES_MAX} bytes; "
+                f"run {self.parent}: its {len(self._by_id) + 1} children have over {CHILDREN_BYTES_MAX} bytes; "
                 f"store the data elsewhere and pass a reference"
             )
         self._bytes += size
@@ -203,7 +198,7 @@ class Children:
                 f"key {str(key)[:80]!r} must be 1 to 200 printable ASCII characters without space, comma and |; "
                 f"leave it out to number the children"
             )
-        run_id = f"{self._parent}/{next(self._numbers) if key is None else key}"
+        run_id = f"{self.parent}/{next(self._numbers) if key is None else key}"
         if len(run_id) > RUN_ID_MAX:
             raise SpawnError(f"run id {run_id[:80]}… would have {len(run_id)} characters, the limit is {RUN_ID_MAX}")
         return run_id

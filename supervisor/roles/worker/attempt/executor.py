@@ -14,7 +14,7 @@ Sans I/O: it logs and counts, and neither waits nor speaks to Redis.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from functools import partial
 from typing import Any, cast
 
@@ -109,31 +109,23 @@ class Execution:
             self.context.is_replaced = self.unwanted is UnwantedReason.REPLACED
 
 
+@dataclass(eq=False, kw_only=True)
 class Executor:
     """Turns runs into calls and ends into acknowledgements, for one worker process."""
 
-    def __init__(
-        self,
-        *,
-        kind: Kind,
-        registry: Registry,
-        worker: str,
-        clock: Clock,
-        uniform: Callable[[], float],
-        producer: Enqueuer | None = None,
-        calling: Calling | None = None,
-        outputs: OutputKeeping | None = None,
-    ) -> None:
-        self._kind = kind
-        self._registry = registry
-        self._worker = worker
-        self._clock = clock
-        self._uniform = uniform
-        self._producer = producer
-        self._calling = calling or Calling(kind=kind)
-        self._outputs = outputs
+    kind: Kind
+    registry: Registry
+    worker: str
+    clock: Clock
+    uniform: Callable[[], float]
+    producer: Enqueuer | None = None
+    calling: InitVar[Calling | None] = None
+    outputs: OutputKeeping | None = None
+
+    def __post_init__(self, calling: Calling | None) -> None:
+        self._calling = calling or Calling(kind=self.kind)
         self.ends = Ends()
-        self._refusals = Refusals(worker=worker, clock=clock, ends=self.ends)
+        self._refusals = Refusals(worker=self.worker, clock=self.clock, ends=self.ends)
         self._spans: dict[tuple[float | None, float], tuple[int, int]] = {}
 
     def prepare(self, fetched: FetchedRun) -> Execution | Ack:
@@ -157,11 +149,11 @@ class Executor:
             return self._refusals.expire(fetched)
         template = envelope.template
         try:
-            spec = self._registry.get(template.job)
+            spec = self.registry.get(template.job)
         except UnknownJobError as error:
             return self._refusals.unknown(fetched, error)
         self._refusals.known(fetched)
-        if spec.kind is not self._kind:
+        if spec.kind is not self.kind:
             return self._refusals.other_kind(fetched, spec.kind)
         try:
             arguments = spec.check(template.args) if template.args or spec.arguments.__struct_fields__ else {}
@@ -185,8 +177,8 @@ class Executor:
         envelope = fetched.envelope
         around = Neighbours(envelope.previous_ms, envelope.next_ms)
         children = Children(
-            envelope.id, registry=self._registry, nominal_ms=envelope.nominal_ms, around=around,
-            wall_ms=self._clock.wall_ms,
+            envelope.id, registry=self.registry, nominal_ms=envelope.nominal_ms, around=around,
+            wall_ms=self.clock.wall_ms,
         )  # fmt: skip
         return Context(
             run_id=envelope.id, job=spec.name, attempt=fetched.attempt,
@@ -194,29 +186,29 @@ class Executor:
             schedule=envelope.schedule, nominal_ms=envelope.nominal_ms,
             previous_ms=around.previous_ms, next_ms=around.next_ms, parent=envelope.parent, queue=fetched.queue,
             traceparent=checked(envelope.traceparent) if envelope.traceparent else "",
-            kind=self._kind, clock=self._clock, producer=self._producer, children=children,
+            kind=self.kind, clock=self.clock, producer=self.producer, children=children,
             result_ttl_s=envelope.template.result_ttl_s,
-            make_steps=None if self._producer is None else partial(self._steps, fetched),
+            make_steps=None if self.producer is None else partial(self._steps, fetched),
         )  # fmt: skip
 
     def _steps(self, fetched: FetchedRun) -> Steps:
-        envelope, runner = fetched.envelope, cast("Any", self._producer)
+        envelope, runner = fetched.envelope, cast("Any", self.producer)
         calls = StepCalls(
             runner.keys,
             run_id=envelope.id,
             queue=fetched.queue,
-            fence=f"{self._worker}|{fetched.attempt}|{fetched.fetched_ms}",
+            fence=f"{self.worker}|{fetched.attempt}|{fetched.fetched_ms}",
             born=f"{envelope.enqueued_ms}",
         )
-        return Steps(attempt=fetched.attempt, clock=self._clock, calls=calls, runner=runner)
+        return Steps(attempt=fetched.attempt, clock=self.clock, calls=calls, runner=runner)
 
     def begin(self, execution: Execution) -> None:
         """Start the clocks of ``execution``; the next thing that happens is the call of the job."""
         fetched = execution.fetched
         envelope = fetched.envelope
         template = envelope.template
-        execution.started_ns = now_ns = self._clock.elapsed_ns()
-        execution.started_ms = now_ms = self._clock.wall_ms()
+        execution.started_ns = now_ns = self.clock.elapsed_ns()
+        execution.started_ms = now_ms = self.clock.wall_ms()
         key = template.soft_timeout_s, template.timeout_s
         span = self._spans.get(key)
         if span is None:
@@ -239,7 +231,7 @@ class Executor:
         result = None
         if value is not None and execution.fetched.envelope.template.result_ttl_s > 0:
             result = encoded_result(execution.fetched, value)
-        execution.ended_ns = now_ns = self._clock.elapsed_ns()
+        execution.ended_ns = now_ns = self.clock.elapsed_ns()
         elapsed_ns = max(0, now_ns - execution.started_ns)
         self.ends.finished(execution.fetched, elapsed_ns / SECOND_NS, now_ns)
         if execution.context is None:
@@ -258,7 +250,7 @@ class Executor:
     def fail(self, execution: Execution, error: BaseException) -> Ack:
         """Return the acknowledgement of a job that ended with ``error``: another attempt later, or none."""
         fetched = execution.fetched
-        execution.ended_ns = now_ns = self._clock.elapsed_ns()
+        execution.ended_ns = now_ns = self.clock.elapsed_ns()
         elapsed_ns = max(0, now_ns - execution.started_ns)
         seconds = elapsed_ns / SECOND_NS
         if execution.unwanted is not None:
@@ -272,11 +264,11 @@ class Executor:
         if isinstance(error, Again):
             self.ends.gave_way(fetched, Outcome.AGAIN, seconds, now_ns)
             return self._ack(execution, Outcome.AGAIN, elapsed_ns, retry_delay_ms=round(1000 * error.delay_s))
-        failure = describe(error, worker=self._worker)
+        failure = describe(error, worker=self.worker)
         delay_s = (
             None
             if is_final(fetched, execution.spec, error)
-            else template.retry.delay_s(fetched.attempt, self._uniform())
+            else template.retry.delay_s(fetched.attempt, self.uniform())
         )
         outcome = Outcome.DEAD if delay_s is None else Outcome.RETRY
         self.ends.failed(fetched, outcome, seconds, now_ns, error=failure.note, retry_s=delay_s)
@@ -334,7 +326,7 @@ class Executor:
             job=template.job,
             children=children,
             left_behind=left_behind,
-            log=None if self._outputs is None else self._outputs.ended(execution, outcome),
+            log=None if self.outputs is None else self.outputs.ended(execution, outcome),
         )
 
 

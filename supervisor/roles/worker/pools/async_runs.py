@@ -26,9 +26,9 @@ from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.context import SoftTimeout
 from supervisor.roles.worker.attempt.executor import Execution
 from supervisor.roles.worker.process.fork_guard import Original
+from supervisor.roles.worker.run_reporting import log_as
 from supervisor.roles.worker.runtime import WorkerRuntime
 from supervisor.store.queues.runs import Ack, FetchedRun
-from supervisor.telemetry.run_context import enter_run, run_fields
 
 _NEVER_NS = 1 << 63
 _EARLY_S = 0.001  # loop timers may fire early
@@ -188,18 +188,7 @@ class AsyncRuns:
         running.has_begun = True
         execution = running.execution
         self._original.must_be(execution.spec.name)
-        fetched = execution.fetched
-        envelope = fetched.envelope
-        enter_run(
-            run_fields(
-                run=envelope.id,
-                job=execution.spec.name,
-                schedule=envelope.schedule,
-                attempt=fetched.attempt,
-                traceparent=envelope.traceparent,
-            ),
-            self._runtime.outputs.speaker(execution),
-        )
+        log_as(execution.spec.name, execution.fetched, self._runtime.outputs.speaker(execution))
         try:
             value = await execution.function(**execution.arguments)
         except BaseException as error:  # noqa: BLE001 - whatever a job raises ends its run and nothing else

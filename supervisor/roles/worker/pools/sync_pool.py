@@ -35,10 +35,11 @@ from supervisor.roles.worker.attempt.executor import Execution
 from supervisor.roles.worker.pools.signals import Demand, Interrupts, Relief
 from supervisor.roles.worker.process.fork_guard import Original
 from supervisor.roles.worker.process.redis_backoff import STORE_ERRORS
+from supervisor.roles.worker.run_reporting import log_as
 from supervisor.roles.worker.runtime import WorkerRuntime
 from supervisor.store.client.sync_client import Store
 from supervisor.store.queues.runs import Ack, FetchedRun
-from supervisor.telemetry.run_context import enter_run, run_fields
+from supervisor.telemetry.run_context import enter_run
 
 T = TypeVar("T")
 RING_S = 0.5  # also how long a beat may be apart while idle
@@ -260,20 +261,10 @@ class SyncPool:
     def _execute(self, execution: Execution, *, is_fast: bool) -> Ack | None:
         """Call the job; None when it was cut off by a stop."""
         executor, fetched = self._executor, execution.fetched
-        envelope = fetched.envelope
         key = execution.key
         executor.begin(execution)
         self._presence.started(key, execution.hard_ns, execution.started_ns)
-        enter_run(
-            run_fields(
-                run=envelope.id,
-                job=execution.spec.name,
-                schedule=envelope.schedule,
-                attempt=fetched.attempt,
-                traceparent=envelope.traceparent,
-            ),
-            self._runtime.outputs.speaker(execution),
-        )
+        log_as(execution.spec.name, fetched, self._runtime.outputs.speaker(execution))
         relief = Relief(execution.started_ns + PATIENCE_NS, self._relieve) if is_fast else None
         try:
             value = self._interrupts.job(

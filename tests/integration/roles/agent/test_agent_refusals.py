@@ -66,7 +66,7 @@ class Replica:
             ),
             others=[
                 Unwanted(
-                    run=self.run,
+                    call=self.run,
                     queues=self.queues,
                     workers=workers,
                     row=self.board.rows[0],

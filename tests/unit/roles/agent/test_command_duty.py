@@ -37,7 +37,7 @@ class CommandedReplica:
         self.wakes = 0
         self.clock = FakeClock()
         self.duty = CommandDuty(
-            run=self._run,
+            call=self._run,
             commands=Commands(Keys("c1")),
             replica="r.1",
             board=self.board,

@@ -45,7 +45,7 @@ def ingest(lists: Lists) -> Callable[[int], None]:
     assert jobs.__name__
     channels = {f"{name}_q": name for name in lists.lengths}
     return Ingest(
-        run=lists.run,
+        call=lists.run,
         bridges=Bridges(Keys("c")),
         channels=channels,
         registry=registry,

@@ -39,7 +39,7 @@ class Stage:
         self.woken = 0
         self.told: list[dict[str, Any]] = []
         self.unwanted = Unwanted(
-            run=self.answer,
+            call=self.answer,
             queues=Queues(Keys("t")),
             workers=LocalWorkers(self.board, NAMES, "r1"),
             row=self.agent,

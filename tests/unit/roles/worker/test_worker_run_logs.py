@@ -47,7 +47,7 @@ class Kept:
         self.stage, self.runner = stage, runner
         self.outputs = OutputKeeping(policy, worker="w", clock=stage.clock, runner=runner)
         self.outputs._start = lambda: None  # type: ignore[method-assign] - the test sends
-        stage.executor._outputs = self.outputs
+        stage.executor.outputs = self.outputs
 
     def attempt(self, *texts: str, **fields: Any) -> Execution:
         """Begin an attempt that writes these."""
@@ -174,7 +174,7 @@ def test_the_thread_is_there_only_while_somebody_writes(stage: Stage, monkeypatc
     monkeypatch.setattr(module, "EVERY_S", 0.001)
     runner = Recorder()
     outputs = OutputKeeping("failures", worker="w", clock=stage.clock, runner=runner)
-    stage.executor._outputs = outputs
+    stage.executor.outputs = outputs
 
     def names() -> list[str]:
         return [thread.name for thread in threading.enumerate() if thread.name == "tenure-run-logs"]
