@@ -28,11 +28,11 @@ from supervisor.core.errors import (
 from supervisor.core.supervision.reload import ReloadPlan, ReloadRecord
 from supervisor.core.supervision.scoreboard import Header
 from supervisor.process import run_file
+from supervisor.process.config_check import run_in_child
 from supervisor.process.parent import Parent, ParentLimits
 from supervisor.process.reloading import CHECK_NS, CHECK_NS_PER_SCHEDULE, Reloading
 from supervisor.process.run_file import NameplateHolder
-from supervisor.process.run_in_child import run_in_child
-from supervisor.process.scoreboard import allocate
+from supervisor.process.spawn import allocate
 from supervisor.process.system import linux
 from supervisor.process.system.descriptors import raise_descriptor_limit
 from supervisor.process.system.environment import Withheld
@@ -40,7 +40,7 @@ from supervisor.process.system.systemd import Notifier
 from supervisor.reload.audiences import Audience, forget_secrets
 from supervisor.reload.check import ConfigCheck
 from supervisor.reload.config_memfd import Handover
-from supervisor.roles.preload import preload
+from supervisor.roles.child import preload
 from supervisor.settings.deprecations import Notice
 from supervisor.settings.loader import Loaded
 from supervisor.settings.overrides import secret_variables

@@ -97,17 +97,20 @@ def config_options(function: Callable[..., Any]) -> Callable[..., Any]:
             context = click.get_current_context(silent=True)  # none: the tree runs, and reads everything again
             source = context.get_parameter_source("config_files") if context is not None else None
             given = () if files and source is ParameterSource.ENVIRONMENT else config_files
-            named = {**setting_flags, **(flags or {})}
-            try:
-                return read_settings((*given, *files), sets, named, with_jobs=with_jobs, compat=compat)
-            except ConfigError as error:
-                if not is_strict:
-                    raise
-                fail(error)
+            read = _read_or_fail if is_strict else read_settings
+            return read((*given, *files), sets, {**setting_flags, **(flags or {})}, with_jobs=with_jobs, compat=compat)
 
         return function(*args, load_settings=load_for_command, **options)
 
     return command
+
+
+def _read_or_fail(*layers: Any, **options: Any) -> Loaded:
+    """Return the configuration; on problems print them all and end the command with 78."""
+    try:
+        return read_settings(*layers, **options)
+    except ConfigError as error:
+        fail(error)
 
 
 def read_settings(

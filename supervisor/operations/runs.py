@@ -29,7 +29,7 @@ from supervisor.store.queues.runs import HISTORY
 from supervisor.store.schedules.reads import Views
 from supervisor.store.scripts import Call
 from supervisor.store.wire.envelope import check_run_id
-from supervisor.store.wire.history import HistoryEntry
+from supervisor.store.wire.poll import HistoryEntry
 
 T = TypeVar("T")
 RunPermit = Callable[[str, str, Mapping[str, str]], None]

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from signal import Signals
 
-from supervisor.core.supervision.oom import MemoryWatch
+from supervisor.core.supervision.crash_blame import MemoryWatch
 from supervisor.core.supervision.scoreboard import Board, SlotState
+from supervisor.core.supervision.shutdown import TreeExit, describe_status, tree_verdict
 from supervisor.core.supervision.slot import (
     Action,
     Group,
@@ -23,7 +24,6 @@ from supervisor.core.supervision.slot import (
     is_failure,
     step,
 )
-from supervisor.core.supervision.tree_exit import TreeExit, describe_status, tree_verdict
 from supervisor.core.units import SECOND_NS
 from supervisor.process.kernel import Kernel
 from supervisor.process.slots import ChildIdentity, LiveSlot, Log, ParentLimits, SlotSpec

@@ -8,12 +8,14 @@ delay the news of a death, and which leak when a fork fails. Nothing else of it 
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 
 import multiprocess
 import multiprocess.popen_fork
 import multiprocess.process
 
+from supervisor.core.supervision.scoreboard import MAGIC, Board, board_words
 from supervisor.core.supervision.slot import Group
 from supervisor.core.units import SECOND_NS
 from supervisor.process import child
@@ -81,3 +83,28 @@ class ForkBudget:
     def next_ns(self, now_ns: int) -> int:
         """Return when the next token is there; ``now_ns`` if one is."""
         return max(now_ns, self._empty_until_ns - (FORK_BURST - 1) * SECOND_NS // FORKS_PER_S)
+
+
+WORD_BYTES = 8
+
+
+def allocate(*, slots: int, inflight: int) -> Board:
+    """Return an empty board that every process forked from now on shares.
+
+    A memfd has no name, so ``kill -9`` of the tree leaks nothing and no tracker process is
+    needed. Every word is stored through a memoryview of 8-byte items: ``struct.pack_into``
+    writes a zero first, and readers saw it in one of fourteen reads.
+    """
+    assert slots > 0
+    size = board_words(slots=slots, inflight=inflight) * WORD_BYTES
+    descriptor = os.memfd_create("tenure-scoreboard", os.MFD_CLOEXEC)
+    try:
+        os.ftruncate(descriptor, size)
+        memory = mmap.mmap(descriptor, size, flags=mmap.MAP_SHARED, prot=mmap.PROT_READ | mmap.PROT_WRITE)
+    finally:
+        os.close(descriptor)  # the mapping keeps the memory
+    board = Board(memoryview(memory).cast("Q"), slots=slots, inflight=inflight)
+    board.header.magic = MAGIC
+    board.header.slots = slots
+    board.header.inflight = inflight
+    return board

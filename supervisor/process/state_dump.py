@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from supervisor.core.supervision.scoreboard import Header, Phase
-from supervisor.core.supervision.tree_exit import describe_status
+from supervisor.core.supervision.shutdown import describe_status
 from supervisor.core.units import SECOND_NS
 from supervisor.process.pool_control import PoolBook
 from supervisor.process.process_table import ProcessTable

@@ -9,7 +9,7 @@ from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
 from supervisor.store.queues.runs import Queues
 from supervisor.store.schedules.fire import FireCode, LogEntry, Schedules
-from supervisor.store.wire.history import HistoryEntry
+from supervisor.store.wire.poll import HistoryEntry
 
 COUNT_MAX = 10_000
 

@@ -10,7 +10,7 @@ import pytest
 from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
 from supervisor.store.queues.runs import Queues
-from supervisor.store.wire.history import HistoryEntry
+from supervisor.store.wire.poll import HistoryEntry
 from tests.e2e.trees import Tree
 from tests.kit.waiting import wait_until
 

@@ -14,7 +14,7 @@ from supervisor.core.model import Envelope, Kind, Template
 from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
 from supervisor.store.queues.runs import Queues
-from supervisor.store.wire.history import HistoryEntry
+from supervisor.store.wire.poll import HistoryEntry
 from tests.e2e.clusters import family
 from tests.e2e.servers import Server
 from tests.e2e.trees import Tree

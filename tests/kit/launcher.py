@@ -41,7 +41,7 @@ WAIT_S_MAX = 60.0
 _OF_THE_INTERPRETER = ("PYTHON", "LD_", "LC_", "LANG", "TZ", "MALLOC_", "COVERAGE")
 _PRELOADED = (
     "supervisor.cli.main", "supervisor.cli.replica.run", "supervisor.cli.connection", "supervisor.cli.config.commands",
-    "supervisor.app.replica", "supervisor.roles.preload", "sqlalchemy", "aiohttp.web", "uvloop", "rich.table",
+    "supervisor.app.replica", "supervisor.roles.child", "sqlalchemy", "aiohttp.web", "uvloop", "rich.table",
 )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_FAILED
 from supervisor.core.supervision.scoreboard import Phase
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.process.run_in_child import run_in_child
+from supervisor.process.config_check import run_in_child
 from supervisor.roles.agent.election import elector_thread, watchdog
 from supervisor.roles.agent.main import Agent, main
 from supervisor.roles.child import Seat

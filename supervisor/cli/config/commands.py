@@ -220,7 +220,7 @@ def convert(*, files: tuple[Path, ...], output: str, compat: str | None, module_
       tenure config convert application.yaml -o tenure.yaml
     """
     from supervisor.app.configuration import load
-    from supervisor.importers.cloudforet.yaml_output import to_yaml
+    from supervisor.importers.cloudforet.conversion import to_yaml
 
     search(module_paths)
     # What the variables of this shell say about settings is no part of the files.

@@ -10,8 +10,8 @@ from typing import Any
 from supervisor.clock import SystemClock
 from supervisor.compat.cloudforet.tasks import runtime
 from supervisor.compat.cloudforet.tasks.redaction import resolved, with_references
+from supervisor.compat.cloudforet.tasks.runtime import traceparent_of
 from supervisor.compat.cloudforet.tasks.schema import check, parse
-from supervisor.compat.cloudforet.tasks.traces import traceparent_of
 from supervisor.core.model import Kind, Outcome
 from supervisor.settings.sections.cloudforet import Bridge
 from supervisor.store.producer.connection import current

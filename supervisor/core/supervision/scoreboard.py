@@ -6,7 +6,7 @@ together and matter together, the term, are read under a sequence counter.
 
 The parent decides by its own knowledge (pid, generation); it only mirrors that here.
 A child's entry is a report, never a command. Here is layout only; the shared
-memory is made in ``supervisor.process.scoreboard``.
+memory is made in ``supervisor.process.spawn``.
 """
 
 from __future__ import annotations

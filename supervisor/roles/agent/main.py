@@ -35,8 +35,7 @@ from supervisor.roles.agent.sessions.cancellations import Unwanted, exclusive_sl
 from supervisor.roles.agent.sessions.local_workers import LocalWorkers
 from supervisor.roles.agent.sessions.reaper import Reaper
 from supervisor.roles.agent.tree_view import TreeView
-from supervisor.roles.child import Following, Seat
-from supervisor.roles.wakeup import Wakeup
+from supervisor.roles.child import Following, Seat, Wakeup
 from supervisor.settings.schedules.complete import schedules_digest
 from supervisor.store.client.sync_client import Store
 from supervisor.store.election.commands import Commands

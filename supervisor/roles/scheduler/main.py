@@ -9,28 +9,53 @@ from __future__ import annotations
 
 import os
 import signal
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
+import structlog
+
+from supervisor.clock import Clock, SystemClock
 from supervisor.core.cron import zones
 from supervisor.core.effects import drive
 from supervisor.core.errors import EXIT_OK
 from supervisor.core.model import ScheduleDef
+from supervisor.core.schedules.checks import FireRefusal
 from supervisor.core.supervision.scoreboard import ChildState, Phase
-from supervisor.core.units import MILLISECOND_NS
+from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.reload.config_memfd import HandoverError
-from supervisor.roles.child import Following, Seat
+from supervisor.roles.child import Following, Seat, Wakeup
 from supervisor.roles.effects import RunScript, Step, Watch
 from supervisor.roles.scheduler.backfill import Backfills
-from supervisor.roles.scheduler.reporting import SchedulerReport
+from supervisor.roles.scheduler.firing import Decided
 from supervisor.roles.scheduler.scheduler import Scheduler
-from supervisor.roles.wakeup import Wakeup
 from supervisor.settings.schedules.complete import schedules_digest
 from supervisor.store.client.listening import ParkedStore
 from supervisor.store.keys import Keys
 from supervisor.store.schedules.fire import Schedules
+from supervisor.store.schedules.state import REASONS
+from supervisor.store.wire.fire import FireCode, FireItem
+from supervisor.telemetry import event_catalogue
+from supervisor.telemetry.metrics import (
+    CONFIG_SCHEDULES_IN_PLACE,
+    ELECTION_FENCED,
+    ELECTION_PROMOTION_TO_FIRST_FIRE_SECONDS,
+    ENQUEUED,
+    FIRES,
+    FIRES_DOUBTFUL,
+    HOOK_ANSWERS,
+    MISSED,
+    REDIS_ERRORS,
+    SCHEDULE_LATENESS_SECONDS,
+    SCHEDULES,
+    SCHEDULES_INVALID,
+    SCHEDULES_OVERDUE,
+    SCHEDULES_PAUSED,
+    SCHEDULES_REFUSED,
+)
 
 BEAT_NS = 400 * MILLISECOND_NS
 CALL_TIMEOUT_S = 1.0
@@ -129,3 +154,163 @@ class Driver:
 def main(seat: Seat, definitions: Sequence[ScheduleDef]) -> int:
     """Run the scheduler of ``seat`` with the schedules of its configuration; return the exit code."""
     return Driver(seat, definitions).run()
+
+
+LINES_PER_S = 50
+"""Decisions that get a line of their own; more in one second are told together."""
+
+_EXPECTED = {
+    FireCode.FIRED, FireCode.SKIPPED, FireCode.BUFFERED, FireCode.REPLACED, FireCode.COMPLETED, FireCode.INITIAL,
+    FireCode.HELD, FireCode.PAUSED,
+}  # fmt: skip
+_EVENTS = {FireCode.DROPPED, FireCode.SKEWED}
+_UNDECIDED = {FireCode.DUP, FireCode.STALE, FireCode.PAUSED, FireCode.SKEWED, FireCode.REFUSED}
+_OF_LEADER = (SCHEDULES, SCHEDULES_OVERDUE, SCHEDULES_PAUSED, SCHEDULES_INVALID, SCHEDULES_REFUSED)
+"""Gauges that say what a leader last saw. One that leads no more says nothing that a later one does not know better."""
+
+_LEVELS = {
+    "fenced": "warning",
+    "schedule_invalid": "error",
+    "clock_ahead_of_redis": "warning",
+    "schedule_overdue": "warning",
+    "schedule_auto_paused": "warning",
+    "watermarks_seeded": "warning",
+    "due_times_lost": "error",
+    "fires_doubtful": "warning",
+    "backfill_unanswered": "warning",
+    "declaring_unanswered": "warning",
+    "schedules_refused": "error",
+    "schedules_put_off": "error",
+    "reading_refused": "error",
+}
+
+
+class SchedulerReport:
+    """Log and metrics of the scheduler."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._log = structlog.get_logger()
+        self._clock = clock or SystemClock()
+        self._second = 0
+        self._lines = 0
+        self._acquired_ns = 0  # when the term was granted; 0 once something was fired in it
+
+    def __call__(self, event: str, **fields: Any) -> None:
+        """Report one decision, or a batch of them."""
+        if event == "fires":
+            self._fires(fields["decided"])
+            return
+        if event == "term_begun":
+            self._acquired_ns = fields["acquired_ns"]
+            return
+        if event == "term_left":
+            for gauge in _OF_LEADER:
+                gauge.set(0)
+            return
+        if event == "plan":
+            SCHEDULES.set(fields["defined"])
+            SCHEDULES_OVERDUE.set(fields["overdue"])
+            SCHEDULES_PAUSED.set(fields["paused"])
+            SCHEDULES_INVALID.set(fields["invalid"])
+            SCHEDULES_REFUSED.set(fields["refused"])
+            return
+        if event in {"schedule_paused", "schedule_resumed"} and not self._room(1):  # many by one request
+            event_catalogue.record(event, fields)
+            return
+        if event == "backfilled":
+            ENQUEUED.labels(queue=fields["queue"], job=fields["job"]).inc(fields["count"])
+            return
+        if event == "scheduler_refused":
+            REDIS_ERRORS.labels(op=fields["script"]).inc()
+            return
+        if event == "scheduler_unanswered":
+            REDIS_ERRORS.labels(op=fields["script"]).inc()
+            if fields["failures"] > 1:
+                return  # one line for each outage
+        elif event == "schedules_declared":
+            CONFIG_SCHEDULES_IN_PLACE.set(int(not fields["is_refused"]))
+        elif event == "fires_doubtful":
+            FIRES_DOUBTFUL.inc(fields["count"])
+        elif event == "due_times_lost":
+            MISSED.labels(reason="data_loss").inc(fields["count"])
+        elif event == "fenced":
+            ELECTION_FENCED.inc()
+        elif event == "schedule_planned":
+            next_ms = fields.pop("next_ms")
+            fields["next"] = None if next_ms is None else datetime.fromtimestamp(next_ms / 1000, UTC).isoformat()
+        event_catalogue.log(event, fields, level=_LEVELS.get(event, "info"))
+
+    def _fires(self, decided: Sequence[Decided]) -> None:
+        codes: Counter[str] = Counter()
+        enqueued: Counter[tuple[str, str]] = Counter()
+        for item, code, late_ms in decided:
+            codes[code.value.lower()] += 1
+            if code is FireCode.FIRED:
+                enqueued[item.run.queue, item.job] += 1
+                SCHEDULE_LATENESS_SECONDS.observe(max(0, late_ms) / 1000)
+            if item.missed and code not in _UNDECIDED:
+                self._missed(item)
+            if code in _EVENTS:
+                event_catalogue.record(_name(code), {"schedule": item.schedule}, level="warning")
+        if enqueued and self._acquired_ns:
+            seconds = (self._clock.elapsed_ns() - self._acquired_ns) / SECOND_NS
+            ELECTION_PROMOTION_TO_FIRST_FIRE_SECONDS.observe(seconds)
+            self._acquired_ns = 0
+        for name, count in codes.items():
+            FIRES.labels(code=name).inc(count)
+        for (queue, job), count in enqueued.items():
+            ENQUEUED.labels(queue=queue, job=job).inc(count)
+        room = self._room(len(decided))
+        for each in decided[:room]:
+            self._line(each)
+        if room < len(decided):
+            self._log.info("schedules_decided", decisions=len(decided) - room, **codes)
+
+    def _missed(self, item: FireItem) -> None:
+        schedule, missed, why, refusal = item.schedule, item.missed, item.why, item.refusal
+        if refusal is not None:
+            HOOK_ANSWERS.labels(refusal.hook, refusal.point.value, "reject").inc()
+            MISSED.labels(reason=refusal.hook).inc()
+            event_catalogue.record("fire_rejected", {"of": schedule, **_rejection(refusal)})
+            missed, why = missed - 1, why.replace(refusal.letter, "")
+            if missed == 0:
+                return
+        reasons = [REASONS.get(letter, letter) for letter in why] or ["policy"]
+        MISSED.labels(reason="+".join(reasons)).inc(missed)
+        fields = {"schedule": schedule, "missed": missed, "reason": "+".join(reasons)}
+        event_catalogue.log("schedule_missed", fields, level="warning")
+
+    def _room(self, wanted: int) -> int:
+        """Return how many of ``wanted`` lines may still be written in this second."""
+        second = self._clock.elapsed_ns() // SECOND_NS
+        if second != self._second:
+            self._second, self._lines = second, 0
+        room = min(wanted, max(0, LINES_PER_S - self._lines))
+        self._lines += room
+        return room
+
+    def _line(self, decided: Decided) -> None:
+        item, code, late_ms = decided
+        if code is FireCode.REFUSED:
+            return  # told once, as schedules_put_off
+        if code is FireCode.MISSED and item.refusal is not None:
+            fields = {"nominal_ms": item.nominal_ms, **_rejection(item.refusal)}
+            self._log.info("fire_rejected", schedule=item.schedule, **fields)
+            return
+        tell = self._log.info if code in _EXPECTED else self._log.warning
+        tell(
+            _name(code),
+            schedule=item.schedule,
+            run=item.run.run_id or f"{item.schedule}@{item.nominal_ms}",
+            nominal_ms=item.nominal_ms,
+            late_ms=late_ms,
+        )
+
+
+def _name(code: FireCode) -> str:
+    """Return the name of a decision in the log; a due time of a paused schedule is not the pause itself."""
+    return "fire_paused" if code is FireCode.PAUSED else f"schedule_{code.value.lower()}"
+
+
+def _rejection(refusal: FireRefusal) -> dict[str, str]:
+    return {"point": refusal.point.value, "hook": refusal.hook, "reason": refusal.reason}

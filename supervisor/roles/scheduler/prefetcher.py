@@ -21,10 +21,9 @@ from supervisor.core.errors import StoreRefusedError, TenureError
 from supervisor.core.model import FIRE_BATCH_MAX
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.effects import Steps
-from supervisor.roles.scheduler.capped_reports import Telling
 from supervisor.roles.scheduler.fenced_client import REFUSED_MS, Asking, PutOff, ask_split
 from supervisor.roles.scheduler.fire_items import DecisionTime, DueSchedule
-from supervisor.roles.scheduler.reconcile import Evaluation, evaluate, unusable
+from supervisor.roles.scheduler.reconcile import Evaluation, Telling, evaluate, unusable
 from supervisor.roles.scheduler.schedule_cache import Catalogue
 from supervisor.roles.scheduler.watermarks import Watermarks
 from supervisor.roles.scheduler.window import NEVER_MS, PAGE, DueCursor, DueHeap, DueQuestion, Window

@@ -18,7 +18,7 @@ from supervisor.core.jobs.job_cards import JobCard
 from supervisor.core.json_values import read_json
 from supervisor.core.model_types import read_model
 from supervisor.store.queues.reads import RunView
-from supervisor.store.wire.history import HistoryEntry
+from supervisor.store.wire.poll import HistoryEntry
 
 DROPPED = "tenure_result_dropped"
 """Name in a result that stands for one that could not be kept; its value is the reason."""

@@ -15,8 +15,7 @@ from supervisor.store.queues.pages import Page
 from supervisor.store.scripts import Call, script
 from supervisor.store.wire.codec import chunks, number, optional_number, pairs, text, texts, unpack_json
 from supervisor.store.wire.envelope import limits_text, unpack
-from supervisor.store.wire.history import HistoryEntry, parse_history
-from supervisor.store.wire.poll import charges, fence_parts
+from supervisor.store.wire.poll import HistoryEntry, charges, fence_parts, parse_history
 
 Need = Literal["history", "job", "end"]
 FSCK_LIMIT = 20_000

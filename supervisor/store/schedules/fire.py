@@ -36,7 +36,7 @@ from supervisor.store.wire.fire import (
     parse_fired,
     parse_planned,
 )
-from supervisor.store.wire.history import LogEntry
+from supervisor.store.wire.poll import LogEntry
 
 __all__ = [
     "DueReply", "FireCode", "FireItem", "FireReply", "FireResult", "LogEntry", "PlanCode", "PlanItem",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -19,7 +19,9 @@ from supervisor.store.keys import KIND_LETTER, check_name
 from supervisor.store.scripts import Argument
 from supervisor.store.wire.codec import number, optional_number, text, texts
 from supervisor.store.wire.envelope import Packed, unpack
-from supervisor.store.wire.history import history_line
+
+if TYPE_CHECKING:
+    from supervisor.store.wire.fire import FireCode
 
 ERROR_BYTES_MAX = 4096
 _CHARGES = re.compile(rb"(\d{1,15}),(\d{1,15}),(\d{1,15})")
@@ -206,3 +208,87 @@ def _tail(value: Any, keep: int) -> Any:
     if isinstance(value, str):
         return value if len(value) <= keep else "…" + value[-keep:]
     return value if isinstance(value, int | float | bool) or value is None else _tail(repr(value), keep)
+
+
+_NOTE_MAX = 200
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryEntry:
+    """One ended attempt, or a person's action on a run.
+
+    ``outcome``: as its worker reported it; crashed, interrupted or lost where it was reclaimed; duplicate where it
+    never began; cancel_asked, cancelled, purged, requeued or dropped where a person did it, who is named in ``note``.
+    """
+
+    run_id: str
+    outcome: str
+    attempt: int
+    session: str
+    started_ms: int
+    ended_ms: int
+    job: str
+    note: str
+
+
+def history_line(session: str, ack: Ack) -> str:
+    """Return the line of an attempt, as ``parse_history`` reads it. The note is last: it may hold bars.
+
+    The script reads id, outcome and attempt from it.
+    """
+    note = " ".join(ack.history_note.split())[:_NOTE_MAX] if ack.history_note else ""
+    job = ack.job.replace("|", "/") if "|" in ack.job else ack.job
+    outcome = ack.outcome.value
+    return f"{ack.run_id}|{outcome}|{ack.attempt}|{session}|{ack.started_ms}|{ack.ended_ms}|{job}|{note}"
+
+
+def parse_history(reply: Any) -> list[HistoryEntry]:
+    """Return the entries in the lines of a history; without those that no version of ours wrote."""
+    return [entry for line in reply if (entry := _entry(text(line))) is not None]
+
+
+def _entry(line: str) -> HistoryEntry | None:
+    """Return the entry in ``line``; None when no version of ours wrote it."""
+    parts = line.split("|", 7)
+    if len(parts) != 8 or not all(parts[i].isdigit() for i in (2, 4, 5)):
+        return None
+    run_id, outcome, attempt, session, started, ended, job, note = parts
+    return HistoryEntry(
+        run_id=run_id,
+        outcome=outcome,
+        attempt=int(attempt),
+        session=session,
+        started_ms=int(started),
+        ended_ms=int(ended),
+        job=job,
+        note=note,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEntry:
+    """One decision that was made."""
+
+    schedule: str
+    nominal_ms: int
+    epoch: int
+    run_id: str  # empty when nothing was enqueued
+    code: FireCode
+    missed: int
+    at_ms: int
+
+    @classmethod
+    def parse(cls, line: str) -> LogEntry:
+        """Return the decision in one line of the log."""
+        from supervisor.store.wire.fire import FireCode  # noqa: PLC0415 - it loads cron, which no producer needs
+
+        schedule, nominal, epoch, run, code, missed, at = line.split(" ")
+        return cls(
+            schedule=schedule,
+            nominal_ms=int(nominal),
+            epoch=int(epoch),
+            run_id="" if run == "-" else run,
+            code=FireCode(code),
+            missed=int(missed),
+            at_ms=int(at),
+        )

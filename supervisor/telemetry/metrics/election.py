@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from supervisor.telemetry.metric_files.slots import Counter, Gauge, Histogram
-from supervisor.telemetry.metrics.buckets import CALL_SECONDS
+from supervisor.telemetry.metrics.runs import CALL_SECONDS
 
 ELECTION_TERMS = Counter(
     "tenure_election_terms_total",

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from supervisor.telemetry.metric_files.slots import Counter, Histogram
-from supervisor.telemetry.metrics.buckets import CALL_SECONDS, RUN_SECONDS
+
+RUN_SECONDS = (0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 60, 300, 1800, 7200)
+CALL_SECONDS = (0.0002, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1, 5)
+
 
 RUNS_FINISHED = Counter(
     "tenure_runs_finished_total",
@@ -61,4 +64,44 @@ REDIS_ERRORS = Counter(
     "tenure_redis_errors_total",
     "Calls to Redis that failed, by operation. Alarm on a rate that lasts.",
     ["op"],
+)
+
+
+CLOUDFORET_EMPTY_PLANS = Counter(
+    "tenure_cloudforet_empty_plans_total",
+    "Plans of scheduler classes that made no task: nothing was due, and nothing failed.",
+)
+CLOUDFORET_INGESTED = Counter(
+    "tenure_cloudforet_ingested_total",
+    "Task messages that were taken out of a list of SpaceONE's, by queue and result (moved, set_aside). "
+    "Alarm on set_aside: a message was too large.",
+    ["queue", "result"],
+)
+
+
+PLUGIN_CALLS = Counter(
+    "tenure_plugin_calls_total",
+    "Runs of plugins that called them, by how that ended (ok, failed, unusable). Alarm on a rate of unusable: "
+    "the schedules of that plugin are suspended.",
+    ["plugin", "outcome"],
+)
+PLUGIN_RESULTS = Counter(
+    "tenure_plugin_results_total",
+    "Results that plugins gave in runs that came to their end, by state (success, failure).",
+    ["plugin", "state"],
+)
+
+
+HOOK_ANSWERS = Counter(
+    "tenure_hook_answers_total",
+    "Answers of hooks, by hook, point (gate, filter, reserve, unreserve, dispatch, after) and answer: admit, reject, "
+    "defer (asked again later), error, ignored (an error of an ignorable webhook). Of checks only reject. Alarm on the "
+    "rate of error.",
+    ["hook", "point", "answer"],
+)
+HOOK_SECONDS = Histogram(
+    "tenure_hook_seconds",
+    "How long hooks took to answer, by hook and point.",
+    ["hook", "point"],
+    buckets=(0.0001, 0.001, 0.005, 0.02, 0.1, 0.5, 1, 2, 5, 10, 30, 60),
 )

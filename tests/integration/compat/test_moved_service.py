@@ -12,7 +12,7 @@ import pytest
 from pydantic import SecretStr
 
 from supervisor.app.configuration import load
-from supervisor.compat.cloudforet import MISSING, Locator, cache, cache_backends
+from supervisor.compat.cloudforet import MISSING, Locator, cache
 from supervisor.compat.cloudforet.error import (
     ERROR_CACHE_CONFIGURATION,
     ERROR_CACHE_DECODE,
@@ -119,7 +119,7 @@ def test_a_cache_is_shared_with_services_that_have_not_moved(
 ) -> None:
     """Keys and values are those of the original; what one side forgets the other does not return."""
     assert moved
-    monkeypatch.setattr(cache_backends, "connected", lambda _entry: server.store())
+    monkeypatch.setattr(cache, "connected", lambda _entry: server.store())
     caches = {"default": {"backend": "spaceone.core.cache.redis_cache.RedisCache", "host": server.keys.prefix}}
     manager = configured(CONNECTORS=connectors(), CACHES=caches).get_manager("DomainManager")
 

@@ -18,8 +18,8 @@ from supervisor.core.supervision.slot import Group, SlotEvent
 from supervisor.core.units import SECOND_NS
 from supervisor.process.kernel import LinuxKernel
 from supervisor.process.process_table import plant
-from supervisor.process.scoreboard import allocate
 from supervisor.process.slots import ChildIdentity, ParentLimits, SlotSpec
+from supervisor.process.spawn import allocate
 
 SLOTS = 8
 STEP_NS = 10 * SECOND_NS  # more than every pause between two starts

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import psutil
 
-from supervisor.process.run_in_child import KILLED, run_in_child
+from supervisor.process.config_check import KILLED, run_in_child
 
 ROOT = Path(__file__).resolve().parents[3]
 PARENT = """
 import os, threading
-from supervisor.process.run_in_child import run_in_child
+from supervisor.process.config_check import run_in_child
 
 def hang():
     os.write(1, f"{os.getpid()}\\n".encode())

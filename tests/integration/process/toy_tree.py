@@ -19,7 +19,7 @@ from supervisor.core.supervision.scoreboard import Board, ChildState, Phase, Row
 from supervisor.core.supervision.slot import Group
 from supervisor.core.units import SECOND_NS
 from supervisor.process.parent import ChildIdentity, Parent, ParentLimits, SlotSpec
-from supervisor.process.scoreboard import allocate
+from supervisor.process.spawn import allocate
 from supervisor.process.system.systemd import Notifier
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -13,7 +13,7 @@ from supervisor.core.model import Check, Exclusion, Kind, ScheduleDef, Template
 from supervisor.core.schedules.checks import FireRefusal
 from supervisor.roles.scheduler.fire_items import DecisionTime, items, prepare
 from supervisor.roles.scheduler.firing import Decided
-from supervisor.roles.scheduler.reporting import SchedulerReport
+from supervisor.roles.scheduler.main import SchedulerReport
 from supervisor.roles.scheduler.schedule_cache import CompiledSchedule
 from supervisor.store.schedules.reads import Views
 from supervisor.store.schedules.state import ScheduleState

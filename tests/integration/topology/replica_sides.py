@@ -7,7 +7,7 @@ from typing import Any
 from supervisor.core.errors import StoreUnavailableError
 from supervisor.core.model import Envelope, Kind, Template
 from supervisor.core.supervision.scoreboard import Board
-from supervisor.process.scoreboard import allocate
+from supervisor.process.spawn import allocate
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.client.sync_client import Store
 from supervisor.store.election.leases import CandidateInfo, Leases, LeaseView

@@ -9,7 +9,7 @@ import pytest
 
 from supervisor.clock import SystemClock
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
-from supervisor.process.scoreboard import allocate
+from supervisor.process.spawn import allocate
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.client.sync_client import Store
 from supervisor.store.routing.resolver import CHECK_PERIOD_S

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from supervisor.core.supervision.oom import MemoryWatch
+from supervisor.core.supervision.crash_blame import MemoryWatch
 from supervisor.core.units import SECOND_NS
 
 T = 1000 * SECOND_NS

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.supervision.scoreboard import SlotState
+from supervisor.core.supervision.shutdown import TreeExit, tree_verdict
 from supervisor.core.supervision.slot import (
     STABLE_AFTER_NS,
     TRANSITIONS,
@@ -28,7 +29,6 @@ from supervisor.core.supervision.slot import (
     step,
     still_working,
 )
-from supervisor.core.supervision.tree_exit import TreeExit, tree_verdict
 from supervisor.core.units import SECOND_NS
 
 POLICY = SlotPolicy(boot_timeout_ns=30 * SECOND_NS, grace_ns=20 * SECOND_NS, backoff_max_ns=30 * SECOND_NS)

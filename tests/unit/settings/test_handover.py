@@ -101,7 +101,7 @@ def test_a_check_that_was_killed_at_any_step_left_nothing(handover: Handover, mo
         check(handover, 3, in_effect=1)  # before the header
     assert handover.take(3, in_effect=1) is None
     with monkeypatch.context() as patch:
-        patch.setattr("supervisor.reload.sealed_memory.fcntl.fcntl", lambda *_: 0)
+        patch.setattr("supervisor.reload.config_memfd.fcntl.fcntl", lambda *_: 0)
         check(handover, 4, in_effect=1)  # before the seals
     assert handover.take(4, in_effect=1) is None
 

@@ -19,8 +19,8 @@ from supervisor.compat.cloudforet import queue as queues
 from supervisor.compat.cloudforet.tasks.errors import CONTROL
 from supervisor.compat.cloudforet.tasks.names import NotImportableError, resolve
 from supervisor.compat.cloudforet.tasks.redaction import Hidden, masked, with_references
+from supervisor.compat.cloudforet.tasks.runtime import traceparent_of
 from supervisor.compat.cloudforet.tasks.schema import TaskError, check
-from supervisor.compat.cloudforet.tasks.traces import traceparent_of
 from supervisor.core.errors import TenureError
 from supervisor.core.json_values import misfit
 from supervisor.core.model import PAYLOAD_BYTES_MAX

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from supervisor.compat.cloudforet.locator import Locator, LocatorError, class_of
-from supervisor.compat.cloudforet.tasks import runtime, traces
+from supervisor.compat.cloudforet.tasks import runtime
 from supervisor.compat.cloudforet.tasks.errors import CONTROL, without_secrets
 from supervisor.compat.cloudforet.tasks.redaction import Hidden
 from supervisor.compat.cloudforet.transaction import Transaction, entered
@@ -60,7 +60,7 @@ def execute(task: Mapping[str, Any], context: Context) -> list[StageRecord]:
         StageFailedError: one failed. How each ended is in the steps of the run.
     """
     stages = task["stages"]
-    traces.follow(task, context)
+    runtime.follow(task, context)
     hidden = Hidden.of_task(task)
     stops = bool(task.get("stop_on_failure", True))
     records: list[StageRecord] = []

@@ -21,7 +21,7 @@ import structlog
 
 from supervisor.core.errors import EXIT_OK
 from supervisor.core.supervision.scoreboard import Phase
-from supervisor.roles.worker.polling.notifications import Bells
+from supervisor.roles.worker.polling.poll import Bells
 from supervisor.roles.worker.pools.async_runs import AsyncRuns
 from supervisor.roles.worker.process.fork_guard import Original
 from supervisor.roles.worker.process.loop_monitor import LoopWatch

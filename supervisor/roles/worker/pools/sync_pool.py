@@ -28,10 +28,10 @@ from typing import Any, TypeVar
 import structlog
 
 from supervisor.core.errors import EXIT_OK
-from supervisor.core.jobs.prefetch import FAST_S, Pace
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.context import Interrupted
 from supervisor.roles.worker.attempt.executor import Execution
+from supervisor.roles.worker.polling.poll import FAST_S, Pace
 from supervisor.roles.worker.pools.signals import Demand, Interrupts, Relief
 from supervisor.roles.worker.process.fork_guard import Original
 from supervisor.roles.worker.process.redis_backoff import STORE_ERRORS

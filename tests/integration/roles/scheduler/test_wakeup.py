@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from supervisor.clock import SystemClock
-from supervisor.roles.wakeup import Wakeup
+from supervisor.roles.child import Wakeup
 
 S = 10**9
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.jobs.prefetch import KNOWN_MIN
 from supervisor.core.model import Kind
 from supervisor.core.supervision.scoreboard import Verb
+from supervisor.roles.worker.polling.poll import KNOWN_MIN
 from supervisor.roles.worker.pools import async_pool
 from supervisor.roles.worker.pools.async_pool import AsyncPool
 from supervisor.roles.worker.runtime import WorkerRuntime

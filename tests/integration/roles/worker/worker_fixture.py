@@ -13,7 +13,7 @@ from supervisor.clock import SystemClock
 from supervisor.core.errors import StoreUnavailableError
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Envelope, Kind, Release
-from supervisor.process.scoreboard import allocate
+from supervisor.process.spawn import allocate
 from supervisor.roles.child import Seat
 from supervisor.roles.worker.pools.async_pool import AsyncPool
 from supervisor.roles.worker.runtime import WorkerRuntime

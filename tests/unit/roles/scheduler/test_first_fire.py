@@ -8,7 +8,7 @@ from typing import Any
 from structlog.testing import capture_logs
 
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.scheduler.reporting import SchedulerReport
+from supervisor.roles.scheduler.main import SchedulerReport
 from supervisor.store.wire.fire import FireCode
 from supervisor.telemetry.metrics import ELECTION_PROMOTION_TO_FIRST_FIRE_SECONDS
 from tests.kit.clock import FakeClock

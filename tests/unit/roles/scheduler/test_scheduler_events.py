@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from supervisor.core.events import Event
-from supervisor.roles.scheduler.reporting import SchedulerReport
+from supervisor.roles.scheduler.main import SchedulerReport
 from supervisor.telemetry import events
 from supervisor.telemetry.events import Mailbox
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from structlog.testing import capture_logs
 
 from supervisor.roles.scheduler.firing import Decided
-from supervisor.roles.scheduler.reporting import LINES_PER_S, SchedulerReport
+from supervisor.roles.scheduler.main import LINES_PER_S, SchedulerReport
 from supervisor.store.wire.envelope import Packed
 from supervisor.store.wire.fire import FireCode, FireItem
 from supervisor.telemetry import metrics

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from supervisor.core.supervision.scoreboard import Board, SlotState
-from supervisor.process.scoreboard import allocate
+from supervisor.process.spawn import allocate
 from supervisor.roles.child import Seat
 from supervisor.roles.worker.polling.poll import LOOK_EVERY_S, QUIET_S, Part, SuspectLane, starts_max
 from supervisor.settings.sections.models import Settings
