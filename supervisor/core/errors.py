@@ -104,6 +104,12 @@ class PayloadTooLargeError(TenureError):
 
     http_status = 413
 
+    @classmethod
+    def check(cls, subject: str, body: bytes, most: int, remedy: str) -> None:
+        """Raise it if ``body``, which ``subject`` has, is longer than ``most`` bytes."""
+        if len(body) > most:
+            raise cls(f"{subject} has {len(body)} bytes, the limit is {most}; {remedy}")
+
 
 class JobFailedError(TenureError):
     """A run ended without success: its job failed for good, its process died, or it was refused.

@@ -46,11 +46,8 @@ def pack_progress(item: ProgressItem) -> bytes:
         TypeError: its value is no JSON.
     """
     body = msgspec.json.encode(item)
-    if len(body) > PROGRESS_BYTES_MAX:
-        raise PayloadTooLargeError(
-            f"run {item.run_id}: its progress has {len(body)} bytes, the limit is {PROGRESS_BYTES_MAX}; "
-            f"report a summary, and store the rest elsewhere"
-        )
+    remedy = "report a summary, and store the rest elsewhere"
+    PayloadTooLargeError.check(f"run {item.run_id}: its progress", body, PROGRESS_BYTES_MAX, remedy)
     return body
 
 

@@ -184,11 +184,8 @@ def pack_result(run_id: str, result: bytes) -> bytes:
     Raises:
         PayloadTooLargeError: it is over 64 KiB.
     """
-    if len(result) > PAYLOAD_BYTES_MAX:
-        raise PayloadTooLargeError(
-            f"run {run_id}: its result has {len(result)} bytes, the limit is {PAYLOAD_BYTES_MAX}; "
-            f"store the data elsewhere and return a reference"
-        )
+    remedy = "store the data elsewhere and return a reference"
+    PayloadTooLargeError.check(f"run {run_id}: its result", result, PAYLOAD_BYTES_MAX, remedy)
     return result
 
 

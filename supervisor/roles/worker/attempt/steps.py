@@ -134,11 +134,8 @@ class Steps:
             error=text[:MESSAGE_CHARS_MAX].encode("utf-8", "replace").decode(),
         )
         data = msgspec.json.encode(step)
-        if len(data) > STEP_BYTES_MAX:
-            raise PayloadTooLargeError(
-                f"step {name}: its result has {len(data)} bytes, the limit is {STEP_BYTES_MAX}; "
-                f"store the data elsewhere and return a reference"
-            )
+        remedy = "store the data elsewhere and return a reference"
+        PayloadTooLargeError.check(f"step {name}: its result", data, STEP_BYTES_MAX, remedy)
         self.records[name] = step
         return step, data
 
