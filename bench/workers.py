@@ -22,12 +22,13 @@ from bench.schedules_table import Row, table_of
 from bench.workers_deaths import killed_rows, node_rows, outage_rows, timeout_rows
 from bench.workers_memory import memory_rows, million_rows
 from bench.workers_producing import enqueue_rows, latency_rows, result_rows
-from bench.workers_speed import async_rows, life_rows, sync_rows, trips_rows
+from bench.workers_speed import async_rows, life_rows, output_rows, sync_rows, trips_rows
 from bench.workers_world import QUICK, Scale, Told
 
 ROWS: dict[str, Callable[[Scale, Told], list[Row]]] = {
     "async": async_rows,
     "sync": sync_rows,
+    "output": output_rows,
     "enqueue": enqueue_rows,
     "life": life_rows,
     "trips": trips_rows,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from bench.schedules_board import cpu_s
 from bench.schedules_table import Measure, Row
@@ -11,6 +13,7 @@ from bench.workers_world import ASYNC, BOUND_S, SYNC, Scale, Told, World, templa
 from supervisor.core.model import Kind, Template
 
 LOOK_S = 0.02
+OUTPUT_ROUNDS = 5
 FROM, UNTIL = 0.15, 0.9  # of all runs: what is measured is the middle, without start and end
 
 
@@ -44,15 +47,15 @@ class Speed:
         )
 
 
-def measure(world: World, pool: str, job: Template, count: int) -> Speed:
+def measure(world: World, pool: str, job: Template, count: int, options: Sequence[str] = ()) -> Speed:
     """Fill the queue, start a tree with one worker process, and watch it empty the queue."""
     world.enqueue(count, job)
-    return drain(world, pool, count)
+    return drain(world, pool, count, options)
 
 
-def drain(world: World, pool: str, count: int) -> Speed:
+def drain(world: World, pool: str, count: int, options: Sequence[str] = ()) -> Speed:
     """Start a tree with one worker process, and watch it finish the ``count`` runs that wait."""
-    tree = world.start(pool)
+    tree = world.start(pool, options=options)
     worker = tree.slot_pid(f"worker-{pool.partition(':')[0]}-0")
     first, last = (_look_at(world, worker, round(share * count)) for share in (FROM, UNTIL))
     done = last.done - first.done
@@ -85,6 +88,28 @@ def sync_rows(scale: Scale, _told: Told) -> list[Row]:
     with World() as world:
         speed = measure(world, SYNC, template("bench.noop_sync", Kind.SYNC), scale.runs)
     return _rows("sync no-op, one process", speed, 8_000)
+
+
+def output_rows(scale: Scale, told: Told) -> list[Row]:
+    """Measure what it costs that output is kept: of runs that write nothing, and of those that print ten lines.
+
+    Paired: each round measures all policies one after the other, and the median of the rounds' ratios counts.
+    """
+    policies = ("none", "failures", "all")
+    rows = []
+    for job, what, goals in (("bench.noop", "silent", (1.03, 1.03)), ("bench.tell", "ten lines", (1.5, 15.0))):
+        found: dict[str, list[float]] = {policy: [] for policy in policies}
+        for turn in range(OUTPUT_ROUNDS):
+            for policy in policies[turn % 3 :] + policies[: turn % 3]:
+                told(f"{what}, log.runs {policy}, round {turn + 1}")
+                with World() as world:
+                    speed = measure(world, ASYNC, template(job), scale.runs // 4, ("--set", f"log.runs={policy}"))
+                found[policy].append(speed.worker_us)
+        for policy, goal in zip(policies[1:], goals, strict=True):
+            ratio = median(each / base for each, base in zip(found[policy], found["none"], strict=True))
+            note = f"worker {median(found[policy]):.1f} µs CPU per run, with none {median(found['none']):.1f} µs"
+            rows.append(Row(f"output, {what}: log.runs {policy} to none", (Measure(ratio, goal, "times"),), note))
+    return rows
 
 
 def _rows(name: str, speed: Speed, goal_per_s: int) -> list[Row]:

@@ -45,6 +45,12 @@ async def noop() -> None:
     pass
 
 
+@job("bench.tell", queue="bench")
+async def tell() -> None:
+    for line in range(10):
+        print("line", line, "of a run that prints what it does")
+
+
 @job("bench.now", queue="bench")
 async def now() -> int:
     return time.time_ns()
@@ -149,14 +155,22 @@ class World:
 
     # Trees.
 
-    def start(self, *workers: str, name: str = "one", extra: str = "") -> Tree:
-        """Start a replica with these pools and wait until it is ready."""
+    def start(self, *workers: str, name: str = "one", extra: str = "", options: Sequence[str] = ()) -> Tree:
+        """Start a replica with these pools and options of the command, and wait until it is ready."""
         config = self.directory / f"{name}.yaml"
         jobs = ", ".join(
             f"bench_{kind}" for kind in ("async", "sync") if any(f"kind: {kind}" in each for each in workers)
         )
         config.write_text(CONFIG.format(workers="\n  ".join(workers), url=self.url, extra=extra, jobs=jobs))
-        settings = ("--config", config.name, "--set", f"replica={name}", "--data-dir", f"data-{name}-{len(self.trees)}")
+        settings = (
+            "--config",
+            config.name,
+            "--set",
+            f"replica={name}",
+            "--data-dir",
+            f"data-{name}-{len(self.trees)}",
+            *options,
+        )
         tree = Tree(self.directory, f"{name}-{len(self.trees)}", *settings)
         self.trees.append(tree)
         tree.wait_for("tree_ready")

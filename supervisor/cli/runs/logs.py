@@ -40,7 +40,7 @@ def logs(*, run_id: str, follow: bool, attempt: int | None, output: str, load_se
     last: list[AttemptLog] = []
 
     def tell(log: AttemptLog, text: str) -> None:
-        if log.number != 1 and (not last or last[-1].number != log.number):
+        if last and last[0].number != log.number:
             say(f"--- attempt {log.attempt}, started {moment(log.started_ms)}")
         last[:] = [log]
         say(text.removesuffix("\n").expandtabs())

@@ -26,7 +26,6 @@ from supervisor.telemetry.run_output import RunOutput
 
 if TYPE_CHECKING:
     from supervisor.roles.worker.attempt.executor import Execution
-    from supervisor.store.queues.runs import FetchedRun
 
 EVERY_S = 1.0
 AFTER_FAILURE_NS = 10 * SECOND_NS
@@ -106,7 +105,7 @@ class OutputKeeping:
     def _body(self, execution: Execution, output: RunOutput, *, is_over: bool) -> bytes:
         fetched = execution.fetched
         kept = AttemptLog(
-            _number(fetched), fetched.attempt, execution.spec.name, fetched.queue, self._worker, execution.started_ms,
+            fetched.fetched_ms, fetched.attempt, execution.spec.name, fetched.queue, self._worker, execution.started_ms,
             self._clock.wall_ms(), not is_over, *output.excerpt(is_over=is_over),
         )  # fmt: skip
         return msgspec.json.encode(kept)
@@ -116,7 +115,7 @@ class OutputKeeping:
         return LogItem(
             run_id=fetched.envelope.id,
             born=fetched.envelope.enqueued_ms,
-            number=_number(fetched),
+            number=fetched.fetched_ms,
             log=body,
             queue=fetched.queue,
             fence=f"{self._worker}|{fetched.attempt}|{fetched.fetched_ms}",
@@ -174,7 +173,3 @@ class OutputKeeping:
         else:
             for output, chars, _ in items:
                 output.sent_chars = chars
-
-
-def _number(fetched: FetchedRun) -> int:
-    return fetched.attempt + fetched.crashes + fetched.interrupts

@@ -19,7 +19,7 @@ class AttemptLog(msgspec.Struct, frozen=True):
     """Output of one execution of a run: its start and its end, at most 32 KiB each, and how much lies between."""
 
     number: int
-    """Of the execution: grows with each, also where a process died and the attempt did not count."""
+    """When it was fetched: of each execution another, also where a process died or a dead run was requeued."""
 
     attempt: int
     job: str
@@ -48,7 +48,7 @@ class LogItem(NamedTuple):
     """When the run was enqueued: distinguishes it from an earlier one of the same id."""
 
     number: int
-    """Of the execution: grows with each."""
+    """Of the execution: when it was fetched."""
 
     log: bytes
     """JSON; empty: none is kept."""

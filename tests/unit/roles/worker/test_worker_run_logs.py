@@ -95,9 +95,12 @@ def test_the_policy_says_which_attempts_keep_theirs(
 
 
 def test_an_acknowledgement_names_run_execution_and_attempt(stage: Stage) -> None:
-    """An attempt that a crash interrupted is another execution of the same number."""
+    """After a crash, or for a dead run that is requeued, attempts have numbers that they had before."""
     kept = Kept(stage, "all")
-    born, number, body = (kept.end(kept.attempt("x", attempt=2, crashes=1), Outcome.RETRY).log or b"").split(b" ", 2)
+    execution = kept.attempt(attempt=2, crashes=1)
+    execution.fetched = msgspec.structs.replace(execution.fetched, fetched_ms=5)
+    kept.write(execution, "x")
+    born, number, body = (kept.end(execution, Outcome.RETRY).log or b"").split(b" ", 2)
     log = msgspec.json.decode(body)
     assert (born, number) == (b"0", b"5")
     assert (log["number"], log["attempt"], log["job"], log["queue"], log["is_open"]) == (5, 2, "work", "default", False)
