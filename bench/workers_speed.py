@@ -13,7 +13,7 @@ from bench.workers_world import ASYNC, BOUND_S, SYNC, Scale, Told, World, templa
 from supervisor.core.model import Kind, Template
 
 LOOK_S = 0.02
-OUTPUT_ROUNDS = 5
+OUTPUT_ROUNDS = 3
 FROM, UNTIL = 0.15, 0.9  # of all runs: what is measured is the middle, without start and end
 
 
