@@ -11,11 +11,11 @@ import pytest
 from supervisor.compat.cloudforet import jobs
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.jobs.registry import registry
-from supervisor.core.model import PAYLOAD_BYTES_MAX
+from supervisor.core.model import PAYLOAD_BYTES_MAX, Kind
 from supervisor.store.queues.bridges import Bridges, Ingested
 from supervisor.store.scripts import Call
 from supervisor.store.wire.envelope import unpack
-from tests.kit.builders import StoreCalls
+from tests.kit.builders import StoreCalls, envelope
 
 CHANNEL, QUEUE = "identity_job", "identity_q"
 TASK: dict[str, Any] = {"stages": [], "name": 'quotes " and \\ and \n and é'}
@@ -56,6 +56,16 @@ def test_messages_become_runs_in_their_order(world: StoreCalls, bridges: Bridges
     assert list(found) == [f"stp:{QUEUE}:{number}" for number in (1, 2, 3)]
     assert world.raw.exists(CHANNEL) == 0
     assert world.raw.hget(world.keys.queue(QUEUE).stat, "in") == b"3"
+
+
+def test_a_message_takes_no_id_of_a_run_that_is_there(world: StoreCalls, bridges: Bridges) -> None:
+    """A producer may have chosen it; the message would take its data, and one of the two would never run."""
+    world.enqueue(envelope(f"stp:{QUEUE}:1", queue=QUEUE, kind=Kind.SYNC, args={"mine": 1}))
+    world.raw.rpush(CHANNEL, json.dumps(TASK), json.dumps(TASK))
+    world.run(ingest(bridges))
+
+    assert list(queued(world)) == [f"stp:{QUEUE}:{number}" for number in (1, 2, 3)]
+    assert queued(world)[f"stp:{QUEUE}:1"] == {"mine": 1}
 
 
 def test_equal_messages_are_different_runs(world: StoreCalls, bridges: Bridges) -> None:

@@ -40,7 +40,11 @@ end
 local counted, aside = keys.cloudforet_ingested, keys.cloudforet_aside(queue)
 local number, set_aside, fresh, ids = tonumber(redis.call('HGET', counted, queue) or '0'), 0, {}, {}
 for n, message in ipairs(messages) do
-  local id = 'stp:' .. queue .. ':' .. whole(number + n)
+  local id
+  repeat -- a run that somebody gave such an id keeps its data
+    number = number + 1
+    id = 'stp:' .. queue .. ':' .. whole(number)
+  until redis.call('HEXISTS', keys.data(queue), id) == 0
   local data
   if #message <= tonumber(bytes_max) then
     data = before .. quoted(id) .. between .. quoted(message) .. after
@@ -62,7 +66,7 @@ for _, message in ipairs(messages) do
     redis.call('PEXPIRE', aside, ASIDE_MS)
   end
 end
-redis.call('HSET', counted, queue, whole(number + #messages))
+redis.call('HSET', counted, queue, whole(number))
 redis.call('LTRIM', list, #messages, -1)
 count_add(queue, 'in', #messages)
 ring(queue, string.sub(head, 1, 1), math.min(#messages, 4)) -- whoever wakes rings on while work is left
