@@ -12,7 +12,8 @@ Does not guarantee
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from bisect import bisect_right
+from dataclasses import dataclass, field
 
 from supervisor.core.calendars.days import DAY_S, STEPS_MAX, CalendarEndError, DaySet, OverExcludedError, free_of_all
 from supervisor.core.calendars.moments import Moment, Span
@@ -22,6 +23,7 @@ from supervisor.core.schedules.trigger_kinds import Trigger
 MOVED_MAX = 10_000
 """Due times on the days around one that is not excluded; with more the schedule counts as over-excluded."""
 
+RECENT_MAX = 4
 _LONG_AGO_MS = -(1 << 62)
 
 
@@ -33,30 +35,32 @@ class MovedTrigger(Trigger):
     days: tuple[DaySet, ...]
     zone: Zone
     step: int  # 1: to the next day; -1: to the previous one
+    _recent: dict[int, tuple[int, ...]] = field(default_factory=dict, compare=False)  # a memo: a race costs a look-up
 
     def next_ms(self, after_ms: int) -> int | None:
         """Return the first due time after ``after_ms``, once moved."""
-        day = self._day(after_ms) - 1  # a skipped time of day may carry a due time past midnight
+        day = self._day_beside(after_ms, -1)
         for _ in range(STEPS_MAX):
             day_found = self._target_from(day)
             if day_found is None:
                 return None
-            found = [at for at in self._due_on(day_found) if at > after_ms]
-            if found:
-                return min(found)
+            due = self._due_on(day_found)
+            if due[-1] > after_ms:
+                return due[bisect_right(due, after_ms)]
             day = day_found + 1
         raise OverExcludedError(_OVER_EXCLUDED)
 
     def latest_ms(self, after_ms: int, until_ms: int) -> int | None:
         """Return the newest due time in (after_ms, until_ms], once moved."""
-        day, day_min = self._day(until_ms) + 1, self._day(after_ms) - 1
+        day, day_min = self._day_beside(until_ms, 1), self._day_beside(after_ms, -1)
         for _ in range(STEPS_MAX):
             day_found = self._target_until(day)
             if day_found is None or day_found < day_min:
                 return None
-            found = [at for at in self._due_on(day_found) if after_ms < at <= until_ms]
-            if found:
-                return max(found)
+            due = self._due_on(day_found)
+            if due[0] <= until_ms:
+                found = due[bisect_right(due, until_ms) - 1]
+                return found if found > after_ms else None
             day = day_found - 1
         raise OverExcludedError(_OVER_EXCLUDED)
 
@@ -90,13 +94,20 @@ class MovedTrigger(Trigger):
         edge = day if other is None else other + self.step
         return min(edge, day), max(edge, day)
 
-    def _due_on(self, day: int) -> set[int]:
+    def _due_on(self, day: int) -> tuple[int, ...]:
+        """Return the due times of a day that has some, once moved, in order."""
+        known = self._recent.get(day)
+        if known is not None:
+            return known
         first, last = self._sources(day)
         until_ms = self._start_ms(last + 1) - 1
         found = list(self.inner.nominals(self._start_ms(first) - 1, until_ms, MOVED_MAX + 1))
         if len(found) > MOVED_MAX:
             raise OverExcludedError(_OVER_EXCLUDED)
-        return {self._moved(at, day) for at in found}
+        if len(self._recent) >= RECENT_MAX:
+            self._recent.clear()
+        self._recent[day] = due = tuple(sorted({self._moved(at, day) for at in found}))
+        return due
 
     def _moved(self, at_ms: int, day: int) -> int:
         own = self._day(at_ms)
@@ -109,6 +120,13 @@ class MovedTrigger(Trigger):
             return free_of_all(self.days, day, step)
         except CalendarEndError:
             return None
+
+    def _day_beside(self, at_ms: int, step: int) -> int:
+        """Return the day of ``at_ms``; near a change of the clock, which may carry past midnight, the day beside it."""
+        at = min(max(at_ms // 1000, SECOND_MIN), SECOND_MAX - 1)
+        segment = self.zone.at(at)
+        is_steady = segment.start <= at - 2 * DAY_S and at + 2 * DAY_S < segment.end
+        return self._day(at_ms) if is_steady else self._day(at_ms) + step
 
     def _day(self, at_ms: int) -> int:
         at = min(max(at_ms // 1000, SECOND_MIN), SECOND_MAX - 1)

@@ -10,9 +10,10 @@ import pytest
 from supervisor.core.calendars.days import date_of
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.lints import calendar_notes, sentences
+from supervisor.operations.jobs import AnyJob
 from supervisor.settings.loader import Loaded, UnusableError, load
 from supervisor.settings.schedules.calendars import ICS_BYTES_MAX, ending_notes, ends_of
-from supervisor.settings.schedules.definitions import definition_of, faults_of_definition
+from supervisor.settings.schedules.definitions import definition_of, faults_of_definition, validate_schedules
 from supervisor.store.wire.definition import pack_definition, timing_digest, unpack_definition
 from tests.unit.core.test_calendar_days import TEMPLATE, ms
 from tests.unit.core.test_icalendar import file_of
@@ -120,6 +121,17 @@ def test_explain_says_why_a_due_time_is_left_out_and_when_a_calendar_ends(write:
         "2026-12-25 is excluded by calendar de: Christmas Day",
         "calendar de has no entries after 2026-12-25; add later ones",
     ]
+
+
+def test_dynamic_schedules_name_the_calendars_of_the_configuration(write: Write) -> None:
+    """As a schedule in a file does; they keep the days that it has then."""
+    loaded = write(CALENDARS + SCHEDULES)
+    entry = {"job": "files.clean", "cron": "0 9 * * *", "exclude": ["de"], "only": ["workdays"]}
+    found = validate_schedules({"a": entry}, known=AnyJob(), calendars=loaded.settings.calendars)
+    assert not found.problems
+    assert [item.days.calendar for item in found.definitions[0].exclude if item.days] == ["de", "workdays"]
+    (problem, _) = validate_schedules({"a": entry}, known=AnyJob()).problems
+    assert "no calendar is called 'de'" in problem.message
 
 
 def test_the_end_of_a_calendar_is_told_before_it_comes(write: Write) -> None:

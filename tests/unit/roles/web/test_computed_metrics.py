@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from supervisor.core.supervision import health
 from supervisor.core.supervision.health import HealthEndpoint
 from supervisor.roles.child import Seat
 from supervisor.roles.web.cluster_snapshot import Overview
+from supervisor.roles.web.handlers import Pages
 from supervisor.roles.web.metrics import Scrape
 from supervisor.telemetry import metrics
 
@@ -92,6 +94,18 @@ def test_a_standby_trusts_nothing(make_seat: Callable[..., Seat]) -> None:
     seat.board.publish_term(NO_TERM)
 
     assert value(scrape(seat, None), "tenure_election_is_leader") == 0
+
+
+def test_the_end_of_a_calendar_is_measured_and_noted(make_seat: Callable[..., Seat]) -> None:
+    """A time to alarm by, and a note for who asks; no reason to take a replica out of service."""
+    seat = make_seat(calendars={"de": {"dates": ("1999-12-25",)}, "weekends": {"weekdays": ("sat", "sun")}})
+
+    samples = scrape(seat, None)["tenure_calendar_end_timestamp_seconds"].samples
+    assert [(sample.labels["calendar"], sample.value) for sample in samples] == [("de", 946_166_400)]
+    pages = Pages(seat, SimpleNamespace(newest=None))  # type: ignore[arg-type]
+    (check,) = [each for each in pages.checks(HealthEndpoint.READYZ) if each.name == "calendars"]
+    assert check.ok
+    assert check.note == "calendar de has no entries after 1999-12-25; add later ones"
 
 
 def described() -> list[tuple[str, str, tuple[str, ...], str]]:
