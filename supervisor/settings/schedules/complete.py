@@ -26,6 +26,7 @@ from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.settings.document import DEFAULT_ORIGIN, format_path
 from supervisor.settings.loader import Loaded, UnusableError, in_reading_order
 from supervisor.settings.schedules import search_path
+from supervisor.settings.schedules.declarations import with_declared
 from supervisor.settings.schedules.definitions import definition_of, faults_of_definition, owners
 from supervisor.settings.schedules.followers import unfollowable
 from supervisor.settings.schedules.hook_sources import problems_of
@@ -161,14 +162,17 @@ def with_late_problems(error: UnusableError, known: Registry = registry) -> Conf
         return error
     problems = import_jobs(loaded.settings.jobs, loaded.origins)
     schedules = {} if problems else loaded.settings.schedules
-    problems += [] if problems else problems_of(loaded, known)
+    if not problems:
+        try:
+            problems = [*problems_of(loaded, known), *_unfollowable(with_declared(loaded, known))]
+        except ConfigError as declared:
+            problems = list(declared.problems)
     wrong = owners((problem.path for problem in error.problems), schedules)
     for name, schedule in schedules.items():
         if name not in wrong:
             secret = _has_secrets(name, loaded)
             _, faults = template_of(name, schedule, known, has_secrets=secret, profiles=loaded.settings.profiles)
             problems += (_problem(name, fault, loaded) for fault in faults)
-    problems += _unfollowable(loaded)
     known_paths = {problem.path for problem in error.problems}
     late = [problem for problem in problems if problem.path not in known_paths]
     return ConfigError(in_reading_order([*error.problems, *late], loaded.files))

@@ -17,9 +17,9 @@ from supervisor.core.jobs.registry import registry
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules import declared
 from supervisor.core.schedules.declared import DeclaredSchedules, schedule
-from supervisor.settings.loader import Loaded, load
+from supervisor.settings.loader import Loaded, UnusableError, load
 from supervisor.settings.render import sources
-from supervisor.settings.schedules.complete import complete, import_jobs, schedules_digest
+from supervisor.settings.schedules.complete import complete, import_jobs, schedules_digest, with_late_problems
 from supervisor.settings.schedules.declarations import with_declared
 from supervisor.settings.schedules.settings import ScheduleSettings
 from tenure.declaring import Schedule
@@ -242,3 +242,17 @@ def test_a_function_without_code_of_its_own_names_itself() -> None:
     declared_here.add(each)
 
     assert each.origin == "m:q"
+
+
+def test_a_fault_elsewhere_hides_no_schedule_that_code_declares_from_its_followers(project: Project) -> None:
+    """Else the second of two messages tells of a mistake that nobody made."""
+    config = (
+        "schedules:\n"
+        "  follower: {job: report, after: {schedule: report}}\n"
+        "  faulty: {job: report, cron: '0 9 * * *', exclude: 5}\n"
+    )
+    with pytest.raises(UnusableError) as caught:
+        project.load(REPORT, config)
+
+    problems = with_late_problems(caught.value).problems
+    assert [problem.path for problem in problems] == ["schedules.faulty.exclude"]
