@@ -238,3 +238,21 @@ def test_the_demo_that_make_run_starts_is_valid_with_its_jobs(tenure: Tenure) ->
     result = tenure("config", "validate", "config/demo", cwd=ROOT)
     assert (result.returncode, result.stderr) == (0, "")
     assert "7 schedules" in result.stdout
+
+
+def test_schedules_that_code_declares_are_shown_and_counted(tenure: Tenure, tmp_path: Path) -> None:
+    """With file and line; what a module prints is no configuration, and one that cannot be imported is told."""
+    code = "from tenure import job, schedule\nprint('imported')\n@schedule(every='5m')\n@job('own.f')\ndef f() -> None: ...\n"
+    (tmp_path / "own.py").write_text(code)
+    (tmp_path / "tenure.yaml").write_text("jobs: [own]\n")
+
+    assert "(1 schedules, " in tenure("config", "validate").stdout
+    shown = tenure("config", "show", "--sources")
+    (line,) = [line for line in shown.stdout.splitlines() if "own.f" in line and ".every:" in line]
+    assert line.endswith("own.py:3")
+    assert "imported" not in shown.stdout
+
+    (tmp_path / "tenure.yaml").write_text("jobs: [own, no_such_module]\n")
+    shown = tenure("config", "show")
+    assert (shown.returncode, "own.f" in shown.stdout) == (0, False)
+    assert "schedules that code declares are left out: " in shown.stderr

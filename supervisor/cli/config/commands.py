@@ -49,7 +49,7 @@ def validate(*, files: tuple[Path, ...], no_jobs: bool, load_settings: LoadSetti
     """
     loaded = load_settings(files=files, with_jobs=not no_jobs)
     if not no_jobs:
-        _check_jobs(loaded)
+        loaded = _check_jobs(loaded)
     read = ", ".join(str(file) for file in loaded.files) or "defaults"
     counts = f"{len(loaded.settings.schedules)} schedules, {len(loaded.settings.workers)} pools"
     _print_notices(loaded)
@@ -74,7 +74,8 @@ def print_conversion(loaded: Loaded) -> None:
         say(f"note: {notice}", err=True)
 
 
-def _check_jobs(loaded: Loaded) -> None:
+def _check_jobs(loaded: Loaded) -> Loaded:
+    """Import the job modules and return the configuration with what they declare; end the command on problems."""
     from supervisor.app.plugins import prepare
     from supervisor.plugins.registry import check_schedules
     from supervisor.settings.schedules.complete import complete, import_jobs, unserved
@@ -98,6 +99,7 @@ def _check_jobs(loaded: Loaded) -> None:
     if problems:
         print_problems(problems)
         raise click.exceptions.Exit(EXIT_CONFIG)
+    return loaded
 
 
 def _print_notes(definitions: Iterable[ScheduleDef], settings: Settings) -> None:
@@ -160,7 +162,7 @@ def _with_declared(loaded: Loaded) -> Loaded:
         except ConfigError as error:
             problems = list(error.problems)
     for problem in problems[:NOTES_MAX]:
-        click.echo(f"note: schedules that code declares are left out: {problem}", err=True)
+        say(f"note: schedules that code declares are left out: {problem}", err=True)
     return loaded
 
 

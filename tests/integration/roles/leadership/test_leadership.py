@@ -6,11 +6,13 @@ import asyncio
 import os
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 import tenure
 from supervisor.settings.sections.models import RedisSettings
+from supervisor.store.client.sync_client import Store
 from supervisor.store.election.leases import Leases, LeaseView
 from supervisor.store.producer import connection as producing
 from supervisor.store.producer.producer import Producer
@@ -206,3 +208,25 @@ def test_a_program_without_redis_is_told_so(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delenv("TENURE_REDIS__URL", raising=False)
     with pytest.raises(NoRedisError):
         tenure.leadership("billing")
+
+
+def test_an_elector_that_fails_is_replaced_and_goes_on(
+    server: Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A fault of the program around us, such as memory that is gone for a moment, ends no leadership for good."""
+    with tenure.leadership("billing", lease_duration=1) as lead:
+        assert lead.wait(BOUND)
+        epoch, execution = lead.epoch, lead._execution
+        run, failures = Store.run, iter([MemoryError()])
+
+        def fail_once(store: Store, *args: Any, **kwargs: Any) -> Any:
+            if threading.current_thread().name == "elector" and (failure := next(failures, None)):
+                raise failure
+            return run(store, *args, **kwargs)
+
+        monkeypatch.setattr(Store, "run", fail_once)
+        execution._elector.join(30)
+        execution.changed()
+        wait_until(lambda: lead.is_leader and "is started again" in caplog.text)
+        wait_until(lambda: view(server).seq >= 3)
+        assert lead.epoch >= epoch
