@@ -225,6 +225,8 @@ class ScheduleDef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     on_change: str = "wait"  # wait | run_now: what a change of the timing does
     pause_after_failures: int = 0  # 0: never
     run_on_create: bool = False
+    finish_within_ms: int | None = None  # a run must have ended ok so long after its nominal time
+    expect_success_every_ms: int | None = None  # so long after a success the next one must have come
     retain_completed_ms: int = 604_800_000
     renamed_from: str = ""
     checks: tuple[Check, ...] = ()  # what may keep a due time from being fired

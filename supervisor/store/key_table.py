@@ -63,6 +63,17 @@ KEY_TABLE = (
     KeyRow(
         "schedule_after", "schedule:after", "hash", "schedules that follow others", "100 ids for each", "their removal"
     ),
+    KeyRow(
+        "schedule_expected", "schedule:expected", "hash", "schedules with expectations", "schedules", "their removal"
+    ),
+    KeyRow(
+        "schedule_promised",
+        "schedule:promised",
+        "sorted set",
+        "schedules with expectations, and their unfinished runs",
+        "schedules, and 100,000 runs",
+        "schedule_expectations",
+    ),
     KeyRow("schedule_gone", "schedule:gone", "hash", "removed schedules", "those of a day", "queues_forget, removals"),
     KeyRow("schedule_sets", "schedule:sets", "hash", "configurations", "128", "declarations"),
     KeyRow(

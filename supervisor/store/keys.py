@@ -174,6 +174,11 @@ class Keys(LeaseKeys):
             setattr(self, name, self._of(name))
 
     @property
+    def schedule_promised(self) -> str:
+        """Sorted set. Schedules and runs by the time until which a success, or the end, is expected."""
+        return self._of("schedule_promised")
+
+    @property
     def length_max(self) -> str:
         """String. How many runs may wait in a queue; absent: any number."""
         return self._of("length_max")

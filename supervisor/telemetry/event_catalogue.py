@@ -62,6 +62,8 @@ DECISIONS: Mapping[str, DecisionEvent] = {
     "schedule_missed": DecisionEvent(
         "warning", "schedule", "{missed} due times passed: {reason}", "tenure_schedule_missed_total"
     ),
+    "schedule_late": DecisionEvent("warning", "schedule", "{promise}: {why}", "tenure_schedule_late_total"),
+    "schedule_recovered": DecisionEvent("info", "schedule", "it keeps what it promises again"),
     "fire_rejected": DecisionEvent("warning", "of", "{point} {hook}: {reason}"),
     "run_deferred": DecisionEvent("info", "of", "{point} {hook}: {reason}; again in {again_s} s"),
     "child_exited": DecisionEvent("warning", "slot", "pid {child_pid}"),

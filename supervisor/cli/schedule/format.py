@@ -83,6 +83,8 @@ def status_words(record: Record, now_ms: int) -> str:
         return _COMPLETED
     if record.invalid:
         return f"invalid: {record.invalid}"
+    if late := record.lateness(now_ms):
+        return f"late: {late}"
     if record.next_ms is None:
         return _OVER
     return _ASKED if record.next_ms <= 0 else "active"
@@ -106,6 +108,7 @@ def inspection_value(found: Inspection, backfills: Iterable[Backfill], next_ms: 
         "watermark": moment(record.mark_ms),
         "counters": {name: count for name, count in _counters(state) if count},
         "failed_in_a_row": state.counters.failed,
+        "expectations": _expectations(record, found.now_ms),
         "completed": moment(state.counters.completed_ms),
         "live_runs": [run for _, run in found.live],
         "buffered": [moment(at) for at in found.first_buffered_ms],
@@ -115,6 +118,21 @@ def inspection_value(found: Inspection, backfills: Iterable[Backfill], next_ms: 
         "definition": _definition(record),
     }
     return {name: item for name, item in value.items() if item not in (None, "", 0, {}, [])}
+
+
+def _expectations(record: Record, now_ms: int) -> dict[str, Any]:
+    """Return what it expects of its runs; without a success, that counts from its definition or the end of a pause."""
+    if record.expected is None:
+        return {}
+    every, since, ok, _, late = record.expected
+    value = {
+        "last_success": moment(ok or None),
+        "success_expected_by": moment(since + every) if every else None,
+        "counted_from": moment(since) if every and since != ok else None,
+        "late_run": f"{record.id}@{late}" if late else None,
+        "late": record.lateness(now_ms),
+    }
+    return {name: item for name, item in value.items() if item}
 
 
 def _definition(record: Record) -> dict[str, Any]:

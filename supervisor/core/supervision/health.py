@@ -148,19 +148,23 @@ def facts(
     )
 
 
-def checks(endpoint: HealthEndpoint, of: Facts, *, unserved: Sequence[tuple[str, Kind, int]] = ()) -> list[HealthCheck]:
+def checks(
+    endpoint: HealthEndpoint, of: Facts, *, unserved: Sequence[tuple[str, Kind, int]] = (), late: Sequence[str] = ()
+) -> list[HealthCheck]:
     """Return the checks of ``endpoint`` in the order they are shown.
 
     Args:
         endpoint: the question.
         of: this replica.
         unserved: queues of the cluster whose runs no live worker takes: name, kind, how many wait. A note, no failure.
+        late: schedules of the cluster that break what they promise about their runs. A note, no failure.
     """
     match endpoint:
         case HealthEndpoint.LIVEZ:
             return _live(of)
         case HealthEndpoint.READYZ:
-            return [*_ready(of), HealthCheck("queues", note=_waiting_in_vain(unserved))]
+            notes = HealthCheck("queues", note=_waiting_in_vain(unserved)), HealthCheck("schedules", note=_late(late))
+            return [*_ready(of), *notes]
         case HealthEndpoint.HEALTHZ:
             return [
                 *_live(of),
@@ -315,6 +319,12 @@ def _waiting_in_vain(unserved: Sequence[tuple[str, Kind, int]]) -> str:
     shown = ", ".join(f"{queue} ({waiting} {kind.value})" for queue, kind, waiting in unserved[:UNSERVED_SHOWN])
     more = f" and {len(unserved) - UNSERVED_SHOWN} more" if len(unserved) > UNSERVED_SHOWN else ""
     return f"runs wait in queues that no live worker takes: {shown}{more}" if unserved else ""
+
+
+def _late(schedules: Sequence[str]) -> str:
+    """Name schedules without a success, or with a run that has not ended, in the time that they promise."""
+    more = f" and {len(schedules) - UNSERVED_SHOWN} more" if len(schedules) > UNSERVED_SHOWN else ""
+    return f"late by their own promise: {', '.join(schedules[:UNSERVED_SHOWN])}{more}" if schedules else ""
 
 
 def _overdue(of: Facts) -> str:

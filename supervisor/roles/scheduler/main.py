@@ -49,9 +49,11 @@ from supervisor.telemetry.metrics import (
     HOOK_ANSWERS,
     MISSED,
     REDIS_ERRORS,
+    SCHEDULE_LATE,
     SCHEDULE_LATENESS_SECONDS,
     SCHEDULES,
     SCHEDULES_INVALID,
+    SCHEDULES_LATE,
     SCHEDULES_OVERDUE,
     SCHEDULES_PAUSED,
     SCHEDULES_REFUSED,
@@ -165,7 +167,9 @@ _EXPECTED = {
 }  # fmt: skip
 _EVENTS = {FireCode.DROPPED, FireCode.SKEWED}
 _UNDECIDED = {FireCode.DUP, FireCode.STALE, FireCode.PAUSED, FireCode.SKEWED, FireCode.REFUSED}
-_OF_LEADER = (SCHEDULES, SCHEDULES_OVERDUE, SCHEDULES_PAUSED, SCHEDULES_INVALID, SCHEDULES_REFUSED)
+_OF_LEADER = (
+    SCHEDULES, SCHEDULES_OVERDUE, SCHEDULES_PAUSED, SCHEDULES_INVALID, SCHEDULES_REFUSED, SCHEDULES_LATE
+)  # fmt: skip
 """Gauges that say what a leader last saw. One that leads no more says nothing that a later one does not know better."""
 
 _LEVELS = {
@@ -174,6 +178,7 @@ _LEVELS = {
     "clock_ahead_of_redis": "warning",
     "schedule_overdue": "warning",
     "schedule_auto_paused": "warning",
+    "schedule_late": "warning",
     "watermarks_seeded": "warning",
     "due_times_lost": "error",
     "fires_doubtful": "warning",
@@ -217,6 +222,9 @@ class SchedulerReport:
         if event in {"schedule_paused", "schedule_resumed"} and not self._room(1):  # many by one request
             event_catalogue.record(event, fields)
             return
+        if event == "schedules_late":
+            SCHEDULES_LATE.set(fields["count"])
+            return
         if event == "backfilled":
             ENQUEUED.labels(queue=fields["queue"], job=fields["job"]).inc(fields["count"])
             return
@@ -231,6 +239,8 @@ class SchedulerReport:
             CONFIG_SCHEDULES_IN_PLACE.set(int(not fields["is_refused"]))
         elif event == "fires_doubtful":
             FIRES_DOUBTFUL.inc(fields["count"])
+        elif event == "schedule_late":
+            SCHEDULE_LATE.labels(promise=fields["promise"]).inc()
         elif event == "due_times_lost":
             MISSED.labels(reason="data_loss").inc(fields["count"])
         elif event == "fenced":

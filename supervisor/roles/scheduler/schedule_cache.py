@@ -240,4 +240,6 @@ def _wait(definition: ScheduleDef) -> str:
     if definition.pause_after_failures:
         # Under `allow` no list of unfinished runs is kept for them: failures are counted by the ids of the runs.
         parts.append(f"{'F' if definition.overlap == 'allow' else 'f'}{definition.pause_after_failures}")
+    if definition.finish_within_ms is not None:
+        parts.append(f"w{definition.finish_within_ms}")
     return ",".join(parts)

@@ -32,7 +32,9 @@ from supervisor.roles.scheduler.config_sync import Declaring
 from supervisor.roles.scheduler.fenced_client import Asking, TermOverError, same
 from supervisor.roles.scheduler.fire_items import DecisionTime
 from supervisor.roles.scheduler.firing import Firing
+from supervisor.roles.scheduler.lateness import Lateness
 from supervisor.roles.scheduler.prefetcher import Auditor, Prefetcher
+from supervisor.store.schedules.expectations import Expectations
 from supervisor.store.schedules.fire import Schedules
 
 LATE_BATCH = 50
@@ -90,6 +92,7 @@ class Scheduler:
         )
         self._auditor = Auditor(schedules, self._asking, period_ns=self.audit_ns, again=self._prefetcher.again)
         self._rezoning = Rezoning(schedules, self._asking, zones_version)
+        self._lateness = Lateness(Expectations(schedules.keys), self._asking)
         self._firing = Firing(schedules, self._asking, self._prefetcher, moment=self._moment)
         self._refused: Term | None = None
         self._refused_until_ns = 0  # no renewal before the refusal is trusted for as long
@@ -147,6 +150,7 @@ class Scheduler:
         self._rezoning.begin()
         self._is_served = False  # whether what is due at its start was looked at
         self._auditor.begin()
+        self._lateness.begin()
         try:
             yield from self._prefetcher.marks.restore(term, self._definitions)  # before anything is defined anew
             while True:
@@ -190,7 +194,7 @@ class Scheduler:
             return True
         if self._backfills is not None and (yield from self._backfills.work(term)):
             return True
-        return (yield from self._auditor.work(term))
+        return (yield from self._lateness.work(term)) or (yield from self._auditor.work(term))
 
     def _fire_late(self, term: Term, moment: DecisionTime) -> Steps[bool]:
         """Fire a small batch of late runs, as many in a second as is allowed."""
@@ -234,6 +238,7 @@ class Scheduler:
         """Return when to look again. Timers may fire early and the wall clock may step, so look often."""
         now_ns, now_ms = self._clock.elapsed_ns(), self._clock.wall_ms()
         wake_ns = min(now_ns + self.slice_ns, self._prefetcher.reconcile_at_ns, self._auditor.wake_ns)
+        wake_ns = min(wake_ns, self._lateness.wake_ns)
         due_ms = self._prefetcher.window.next_ms()
         if due_ms is not None:
             wake_ns = min(wake_ns, now_ns + (due_ms - now_ms) * MILLISECOND_NS)

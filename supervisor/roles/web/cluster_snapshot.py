@@ -64,6 +64,7 @@ class Overview:
     leader: Leader | None
     next_due: tuple[tuple[str, int], ...]  # schedule, wall clock in ms
     unserved: tuple[tuple[str, Kind, int], ...] = ()  # queues whose runs no live worker takes: kind, how many wait
+    late: tuple[str, ...] = ()  # schedules that break what they promise about their runs
 
 
 class SnapshotReader(Protocol):

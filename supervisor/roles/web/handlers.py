@@ -95,7 +95,8 @@ class Pages:
             lease_duration_s=seat.settings.election.lease_duration_s,
         )
         overview = self._overviews.newest
-        found = health.checks(endpoint, read, unserved=overview.unserved if overview is not None else ())
+        unserved, late = ((), ()) if overview is None else (overview.unserved, overview.late)
+        found = health.checks(endpoint, read, unserved=unserved, late=late)
         if endpoint is not HealthEndpoint.READYZ:
             return found
         ending = "; ".join(ending_notes(seat.settings.calendars, now_ms=seat.clock.wall_ms()))

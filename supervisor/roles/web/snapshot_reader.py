@@ -16,7 +16,9 @@ from supervisor.store.election.leases import Leases
 from supervisor.store.keys import Keys
 from supervisor.store.queues.pages import ServedKinds
 from supervisor.store.queues.runs import Queues
+from supervisor.store.schedules.expectations import LATE_MS
 
+LATE_SHOWN = 100
 QUEUES_MAX = 100
 """Queues beyond this many are not shown: those that this replica serves come first, then by name."""
 
@@ -69,7 +71,7 @@ class StoreReader:
         due = await self._part("the plan", plan) or []
         pairs = zip(due[::2], due[1::2], strict=True)
         due_next = tuple((name.decode(), int(float(at))) for name, at in pairs)
-        return Overview(tuple(depths), leader, due_next, await self._unserved())
+        return Overview(tuple(depths), leader, due_next, await self._unserved(), await self._late())
 
     def _shown(self, names: Collection[str]) -> list[str]:
         return sorted(names, key=lambda name: (name not in self._first, name))[:QUEUES_MAX]
@@ -83,6 +85,13 @@ class StoreReader:
             if name not in self._refused_before:
                 log.warning("overview_part_refused", part=name, reason=str(error))
             return None
+
+    async def _late(self) -> tuple[str, ...]:
+        asked = self.store.command(
+            "ZRANGEBYSCORE", self._keys.schedule_promised, LATE_MS, LATE_MS, "LIMIT", 0, LATE_SHOWN
+        )
+        found = await self._part("late schedules", asked) or []
+        return tuple(sorted({member.decode().removeprefix("!") for member in found}))
 
     async def _unserved(self) -> tuple[tuple[str, Kind, int], ...]:
         page = await self._part("unserved queues", self.store.run(self._queues.unserved()))

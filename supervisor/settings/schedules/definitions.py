@@ -49,6 +49,11 @@ _REFERENCE_MS = 1_767_225_600_000  # 2026, from where exclusions must leave a du
 _INFINITE_MS = 1 << 62
 _A_YEAR_LATER_MS = _REFERENCE_MS + 366 * 86_400_000
 _MOVED_MAX = 366 * 24 + 1
+_AS_WRITTEN = (
+    "anchor", "dst_gap", "dst_overlap", "on_excluded", "jitter_mode", "max_runs", "max_running", "buffer_limit",
+    "max_catchup", "paused", "pause_reason", "on_resume", "on_change", "pause_after_failures", "run_on_create",
+    "labels", "owner", "description",
+)  # fmt: skip
 _STEP = re.compile(r"[.\[]")
 _TEN_YEARS_MS = 3660 * 86_400_000
 
@@ -124,38 +129,23 @@ def definition_of(
         at_ms=own.at_ms,
         after_completion_ms=own.after_completion_ms,
         when=(*others, *_calendar(schedule), *(_when(entry, timezone) for entry in schedule.when)),
-        anchor=schedule.anchor,
         timezone=timezone,
-        dst_gap=schedule.dst_gap,
-        dst_overlap=schedule.dst_overlap,
         after=After(schedule=schedule.after.schedule, outcome=schedule.after.outcome) if schedule.after else None,
         exclude=exclusions_of_schedule(schedule, timezone, calendars),
-        on_excluded=schedule.on_excluded,
         start_at_ms=_instant(schedule.start_at, timezone),
         end_at_ms=_instant(schedule.end_at, timezone),
         jitter_ms=_ms(schedule.jitter_s),
-        jitter_mode=schedule.jitter_mode,
-        max_runs=schedule.max_runs,
         overlap=schedule.overlap or profile.overlap,
-        max_running=schedule.max_running,
-        buffer_limit=schedule.buffer_limit,
         cancel_grace_ms=_ms(schedule.cancel_grace_s),
         missed=schedule.missed or profile.missed,
         catchup_window_ms=_optional_ms(schedule.catchup_window_s),
-        max_catchup=schedule.max_catchup,
         start_deadline_ms=_deadline_ms(schedule, profile),
-        paused=schedule.paused,
-        pause_reason=schedule.pause_reason,
-        on_resume=schedule.on_resume,
-        on_change=schedule.on_change,
-        pause_after_failures=schedule.pause_after_failures,
-        run_on_create=schedule.run_on_create,
+        finish_within_ms=_optional_ms(schedule.finish_within_s),
+        expect_success_every_ms=_optional_ms(schedule.expect_success_every_s),
         retain_completed_ms=_ms(schedule.retain_completed_s),
         renamed_from=schedule.renamed_from or "",
         checks=checks_of(profile.hooks, timezone),
-        labels=schedule.labels,
-        owner=schedule.owner,
-        description=schedule.description,
+        **{name: getattr(schedule, name) for name in _AS_WRITTEN},
     )
 
 

@@ -233,6 +233,12 @@ class ScheduleSettings(Section):
     pause_after_failures: int = Field(default=0, ge=0, le=1_000_000)
     """Pause after this many failed runs in a row; 0: never."""
 
+    finish_within_s: Seconds | None = Field(default=None, ge=0.1, le=_LONG_S)
+    """A run that has not ended ok this long after its nominal time is reported as late, once."""
+
+    expect_success_every_s: Seconds | None = Field(default=None, ge=1, le=_LONG_S)
+    """Reported as late when no run has ended ok for this long, such as 25h; a pause does not count."""
+
     run_on_create: bool = False
     """One extra run when the cluster first sees this id; never at a restart."""
 

@@ -13,6 +13,7 @@ from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.diff import kept_mark_ms, unlisted_runs
 from supervisor.store.keys import Keys
 from supervisor.store.schedules.definitions import DYNAMIC, Change
+from supervisor.store.schedules.expectations import Expected
 from supervisor.store.schedules.state import ScheduleState
 from supervisor.store.scripts import Call, script
 from supervisor.store.wire.codec import chunks, cut, number, optional_number, text
@@ -50,12 +51,18 @@ class Record:
     pause: Pause | None
     completed_ms: int = 0  # since when; 0: it is not completed
     is_live: bool = False  # runs of it are unfinished
+    expected: Expected | None = None  # what it expects of its runs; None: nothing
     invalid: str = ""  # why the leader cannot use its definition; empty: it can
 
     @property
     def is_dynamic(self) -> bool:
         """True if it was made while the cluster ran, by no configuration."""
         return self.set == DYNAMIC
+
+    def lateness(self, now_ms: int) -> str:
+        """Return in words what is late of what it expects of its runs; empty for nothing, or while it is idle."""
+        is_silent = self.expected is None or self.pause is not None or self.completed_ms
+        return "" if is_silent or self.expected is None else self.expected.lateness(now_ms)
 
     def definition(self) -> ScheduleDef:
         """Return its definition.
@@ -128,7 +135,7 @@ def change_of(
 
 def _record(name: Any, stored: bytes, *neighbours: Any, is_live: bool) -> Record:
     """Return the record of a stored definition with its neighbours, as they are in a reply."""
-    mark, next_ms, pause, state, invalid = neighbours
+    mark, next_ms, pause, state, invalid, expected = neighbours
     revision, digest, body = StoredDefinition.parse(stored)
     return Record(
         id=text(name),
@@ -141,6 +148,7 @@ def _record(name: Any, stored: bytes, *neighbours: Any, is_live: bool) -> Record
         completed_ms=ScheduleState.parse(state).counters.completed_ms,
         is_live=is_live,
         invalid=text(invalid),
+        expected=Expected.parse(expected),
     )
 
 
@@ -156,8 +164,8 @@ def unpack_pause(stored: bytes | None) -> Pause | None:
 
 def _page(reply: Any) -> RecordPage:
     items = [
-        _record(name, stored, mark, next_ms, pause, state, invalid, is_live=text(live) == "1")
-        for name, stored, mark, next_ms, pause, state, live, invalid in chunks(reply[2:], 8)
+        _record(name, stored, mark, next_ms, pause, state, invalid, expected, is_live=text(live) == "1")
+        for name, stored, mark, next_ms, pause, state, live, invalid, expected in chunks(reply[2:], 9)
     ]
     return RecordPage(cursor=text(reply[0]), items=items, now_ms=number(reply[1]))
 
@@ -168,11 +176,13 @@ def _inspections(reply: Any) -> list[Inspection]:
 
 def _each_inspection(reply: Any) -> Iterator[Inspection]:
     now_ms = number(reply[0])
-    for name, stored, mark, next_ms, pause, state, live, buffered, first, removed, invalid in chunks(reply[1:], 11):
+    for name, stored, mark, next_ms, pause, state, live, buffered, first, removed, invalid, expected in chunks(
+        reply[1:], 12
+    ):
         runs = [line.partition(" ") for line in text(live).split("\n") if line]
         record = None
         if stored:
-            record = _record(name, stored, mark, next_ms, pause, state, invalid, is_live=bool(runs))
+            record = _record(name, stored, mark, next_ms, pause, state, invalid, expected, is_live=bool(runs))
         yield Inspection(
             id=text(name),
             record=record,

@@ -54,6 +54,17 @@ SCHEDULES_REFUSED = Gauge(
     "again once a minute, and the leader's log (schedules_put_off) says why. Alarm on any.",
     multiprocess_mode="mostrecent",
 )
+SCHEDULES_LATE = Gauge(
+    "tenure_schedules_late",
+    "Schedules without a success or with a run that has not ended in the time that they promise, as the leader last "
+    "saw, up to 1,000: expect_success_every and finish_within. Alarm on any.",
+    multiprocess_mode="mostrecent",
+)
+SCHEDULE_LATE = Counter(
+    "tenure_schedule_late_total",
+    "Broken promises of schedules, by promise: finish_within (a run) or expect_success_every.",
+    ["promise"],
+)
 CONFIG_SCHEDULES_IN_PLACE = Gauge(
     "tenure_config_schedules_in_place",
     "1 when the schedules of this replica's configuration are in place, 0 when some were refused: a clash with "

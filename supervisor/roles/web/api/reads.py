@@ -69,7 +69,7 @@ class ApiReads(ApiHandlers):
         if not _is_number(cursor):
             raise bad_request("cursor", cursor, "give the one of the page before, or none")
         page = await self._ask(schedules.page(self._keys, cursor, count=limit_of(request, most=PAGE_MAX)))
-        rows = [_schedule(record) for record in page.items]
+        rows = [_schedule(record, page.now_ms) for record in page.items]
         return json_response({"schedules": rows, "cursor": page.cursor if page.cursor != "0" else None})
 
     async def schedule(self, request: web.Request) -> web.Response:
@@ -77,7 +77,7 @@ class ApiReads(ApiHandlers):
         found = await self._ask(schedules.read(self._keys, request.match_info["schedule"]))
         assert found.record is not None
         live = [run for _, run in found.live]
-        return json_response(_schedule(found.record) | {"live_runs": live, "buffered": found.buffered})
+        return json_response(_schedule(found.record, found.now_ms) | {"live_runs": live, "buffered": found.buffered})
 
     async def queues(self, _request: web.Request) -> web.Response:
         """Every queue, as it stood within the last seconds."""
@@ -240,7 +240,7 @@ def _worker(worker: WorkerView) -> dict[str, Any]:
     }
 
 
-def _schedule(record: Record) -> dict[str, Any]:
+def _schedule(record: Record, now_ms: int) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "schedule": record.id,
         "revision": record.revision,
@@ -249,6 +249,8 @@ def _schedule(record: Record) -> dict[str, Any]:
         "watermark_ms": record.mark_ms,
         "completed_ms": record.completed_ms or None,
         "invalid": record.invalid or None,
+        "last_success_ms": (record.expected.ok_ms or None) if record.expected else None,
+        "late": record.lateness(now_ms) or None,
         "paused": None if record.pause is None else msgspec.to_builtins(record.pause),
     }
     try:

@@ -8,9 +8,11 @@ local REMEMBERED_MS, PURGE_COUNT, HISTORY_KEPT = 86400000, 100, 10000
 -- Raise, before the first write, if a key that a change writes holds another type.
 local function check_plan()
   for _, hash in ipairs({ keys.schedule_def, keys.schedule_mark, keys.schedule_paused, keys.schedule_state, keys.schedule_wait,
-    keys.schedule_gone, keys.schedule_live, keys.schedule_sets, keys.schedule_invalid, keys.schedule_after }) do
+    keys.schedule_gone, keys.schedule_live, keys.schedule_sets, keys.schedule_invalid, keys.schedule_after,
+    keys.schedule_expected }) do
     redis.call('HLEN', hash)
   end
+  redis.call('ZCARD', keys.schedule_promised)
   redis.call('ZCARD', keys.schedule_next)
   redis.call('XLEN', keys.schedule_changes)
 end
@@ -58,6 +60,7 @@ end
 -- The time that passed in a pause does not count as missed, unless the schedule asks for it.
 local function end_pause(id, json, at)
   redis.call('HDEL', keys.schedule_paused, id)
+  expect_anew(id, at)
   if not is_top_level(json, 'on_resume', 'catchup') then
     redis.call('HSET', keys.schedule_mark, id, whole(math.max(mark_of(id), at)))
   end
@@ -127,11 +130,36 @@ local function list_follower(id, old_json, json)
   end
 end
 
+-- Keep what a schedule expects of its runs, as its definition says; a new one is counted from now.
+local function list_expectations(id, json, now)
+  local every, is_within = 0, false
+  if string.find(json, '"expect_success_every_ms":', 1, true) or string.find(json, '"finish_within_ms":', 1, true) then
+    local is_read, definition = pcall(cjson.decode, json)
+    every = is_read and tonumber(definition['expect_success_every_ms']) or 0
+    is_within = is_read and definition['finish_within_ms'] ~= nil
+  end
+  if every == 0 and not is_within then
+    if redis.call('HDEL', keys.schedule_expected, id) == 1 then
+      redis.call('ZREM', keys.schedule_promised, id, '!' .. id, '+' .. id)
+    end
+    return
+  end
+  local of = expected_of(id) or { since = now, ok = 0, ok_nominal = 0, late = 0 }
+  if every == 0 then
+    redis.call('ZREM', keys.schedule_promised, id)
+  elseif of.every ~= every or not redis.call('ZSCORE', keys.schedule_promised, id) then
+    redis.call('ZADD', keys.schedule_promised, whole(of.since + every), id)
+  end
+  of.every = every
+  expected_put(id, of)
+end
+
 -- Take a schedule out, and remember for a day what adding it again restores. Runs that are unfinished go on.
 -- A memory: at, revision, watermark, timing digest and the length of the pause; then the pause and the state.
 local function bury(id, now)
   local revision, timing, _, json = definition_of(redis.call('HGET', keys.schedule_def, id))
   list_follower(id, json, nil)
+  list_expectations(id, '', now)
   local paused = redis.call('HGET', keys.schedule_paused, id) or ''
   local state = redis.call('HGET', keys.schedule_state, id) or ''
   if state ~= '' then
@@ -212,6 +240,10 @@ local function inherit(id, renamed, is_dynamic, now)
       if lines and not string.find(lines, '^>') then
         redis.call('HSET', keys.schedule_live, id, lines)
         forward(renamed, id, lines)
+      end
+      local expected = redis.call('HGET', keys.schedule_expected, renamed)
+      if expected then
+        redis.call('HSET', keys.schedule_expected, id, expected)
       end
       bury(renamed, now)
       tell('remove', renamed)

@@ -168,6 +168,7 @@ local function define(i, set, now)
     end
   end
   list_follower(id, old_json, json)
+  list_expectations(id, json, now)
   redis.call('HSET', keys.schedule_def, id, new_revision .. '\n' .. timing .. '\n' .. set .. '\n' .. json)
   pause_by_definition(d, old_json, now)
   look_at(id, set == 'dynamic' and 'upsert' or 'declare', now)

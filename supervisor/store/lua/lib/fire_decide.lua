@@ -20,6 +20,10 @@ local function enqueue(n, item, policy)
     end
   end
   group.is_used = true
+  if policy.within and id == item.name .. '@' .. item.nominal and #promised < 2 * promised_room then
+    promised[#promised + 1] = whole(tonumber(item.nominal) + policy.within)
+    promised[#promised + 1] = id
+  end
   if policy.overlap ~= 'allow' or policy.is_delayed then
     local lines = policy.overlap == 'allow' and latest(n) or live(n)
     lines[#lines + 1] = group.queue .. ' ' .. id

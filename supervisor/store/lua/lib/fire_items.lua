@@ -9,7 +9,7 @@ local function shape_of(text)
   shapes[text] = overlap and {
     overlap = overlap, running = tonumber(running), buffer = tonumber(buffer), grace = tonumber(grace),
     runs = tonumber(runs), wait = wait == '-' and '' or wait, keep = tonumber(keep), queue = queue,
-    is_delayed = string.find(wait, 'c', 1, true) ~= nil,
+    is_delayed = string.find(wait, 'c', 1, true) ~= nil, within = tonumber(string.match(wait, 'w(%d+)')),
   }
   return shapes[text]
 end

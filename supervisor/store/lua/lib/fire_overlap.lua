@@ -30,6 +30,7 @@ local function give_way(line, is_forced)
   redis.call('HDEL', keys.err(queue), id)
   leave_line(queue, id, data)
   end_limits(queue, id, 'replaced')
+  redis.call('ZREM', keys.schedule_promised, id)
   history_add(queue, HISTORY, table.concat({ id, 'replaced', attempt or '0', session or '', fetched or whole(now),
     whole(now), job or '', 'a newer run of its schedule took its place' }, '|'))
   count_add(queue, 'replaced', 1)

@@ -7,6 +7,8 @@ local LATEST = 100 -- unfinished runs known of a schedule that waits for none
 local marks, defs, lives, states, pauses, scores -- by place, as Redis has them
 local running, packed, extended, wanted = {}, {}, {}, {} -- by place: live runs, state, and score once they are touched
 local log, twins = {}, {}
+local PROMISED_MAX = 100000
+local promised, promised_room = {}, 0 -- until when runs must have ended, and how many more may be watched
 local now, at, limit, term, is_ahead
 
 local verified = {}
@@ -22,6 +24,7 @@ local function read_schedules(current, skew_ms, asked_ms)
   redis.call('XLEN', keys.schedule_log)
   redis.call('HLEN', keys.schedule_wait)
   redis.call('HLEN', keys.schedule_invalid)
+  promised_room = PROMISED_MAX - redis.call('ZCARD', keys.schedule_promised)
   marks = redis.call('HMGET', keys.schedule_mark, unpack(names))
   defs = redis.call('HMGET', keys.schedule_def, unpack(names))
   lives = redis.call('HMGET', keys.schedule_live, unpack(names))

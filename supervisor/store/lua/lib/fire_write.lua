@@ -60,6 +60,7 @@ local function write_schedules()
   end
   write('ZADD', keys.schedule_next, new_scores)
   write('ZREM', keys.schedule_next, over)
+  write('ZADD', keys.schedule_promised, promised)
   write('HSET', keys.schedule_live, new_lives)
   write('HDEL', keys.schedule_live, idle)
 end

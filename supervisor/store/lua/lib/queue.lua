@@ -151,6 +151,62 @@ local function followed_end(schedule, nominal, outcome)
   end
 end
 
+-- What a schedule expects of its runs, `schedule:expected`: every_ms since_ms ok_ms ok_nominal late_nominal. When to look
+-- lies in `schedule:promised`: its id, when its next success is due; the id of a run, until when it must have ended;
+-- `+id`, that it was late and is no more. At LATE_MS, which ones are late: id, no success in time; `!id`, a run.
+local LATE_MS = '9007199254740991'
+local function expected_of(schedule)
+  local every, since, ok, ok_nominal, late =
+    string.match(redis.call('HGET', keys.schedule_expected, schedule) or '', '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
+  return every and { every = tonumber(every), since = tonumber(since), ok = tonumber(ok),
+    ok_nominal = tonumber(ok_nominal), late = tonumber(late) }
+end
+
+local function expected_put(schedule, of)
+  redis.call('HSET', keys.schedule_expected, schedule, table.concat({ whole(of.every), whole(of.since), whole(of.ok),
+    whole(of.ok_nominal), whole(of.late) }, ' '))
+end
+
+-- Count from now what a schedule expects: while it was paused or completed, it expected nothing.
+local function expect_anew(schedule, now)
+  local of, promised = expected_of(schedule), keys.schedule_promised
+  if of then
+    of.since, of.late = now, 0
+    expected_put(schedule, of)
+    redis.call('ZREM', promised, schedule, '!' .. schedule, '+' .. schedule)
+    if of.every > 0 then
+      redis.call('ZADD', promised, whole(now + of.every), schedule)
+    end
+  end
+end
+
+-- A run of `schedule` ended ok. One that is too late already stays in the list until that is told.
+local function keep_promise(schedule, id)
+  local of = expected_of(schedule)
+  if not of then
+    return
+  end
+  local now, promised = now_ms(), keys.schedule_promised
+  local nominal = tonumber(string.match(id, '^[^@]+@(%d+)') or '0')
+  local is_over = redis.call('ZSCORE', promised, schedule)
+  is_over = is_over and tonumber(is_over) == tonumber(LATE_MS)
+  of.since, of.ok, of.ok_nominal = now, now, math.max(of.ok_nominal, nominal)
+  if of.late > 0 and nominal >= of.late then
+    redis.call('ZREM', promised, '!' .. schedule)
+    of.late, is_over = 0, true
+  end
+  if of.every > 0 then
+    redis.call('ZADD', promised, whole(now + of.every), schedule)
+  end
+  if tonumber(redis.call('ZSCORE', promised, id) or now) > now then
+    redis.call('ZREM', promised, id)
+  end
+  if is_over then
+    redis.call('ZADD', promised, whole(now), '+' .. schedule)
+  end
+  expected_put(schedule, of)
+end
+
 -- A run of `schedule` ended: its next one may start. The schedule follows from the id when it is not given. Of the
 -- outcomes, ok and dead say something about the job. Like history, what this causes never stops the end itself.
 local function live_remove(schedule, id, outcome)
@@ -163,6 +219,11 @@ local function live_remove(schedule, id, outcome)
   end
   local lines, former
   lines, schedule, former = live_lines(schedule)
+  if outcome == 'ok' and string.find(id, '^[^@!]+[@!][^/]*$') then -- no child
+    pcall(keep_promise, schedule, id)
+  elseif outcome ~= 'dead' and outcome ~= 'expired' and outcome ~= 'rejected' then -- its end was asked for
+    redis.pcall('ZREM', keys.schedule_promised, id)
+  end
   local nominal = string.match(id, '^[^@!#]+@(%d+)$')
   if nominal and redis.pcall('HEXISTS', keys.tally(id), 'after') ~= 1 then -- else the last run below it tells
     followed_end(schedule, nominal, outcome or 'cancelled')

@@ -7,8 +7,8 @@
 -- Includes  clock
 --
 -- Returns  now_ms, then id, record (empty: there is none), watermark, next_ms, pause, state, unfinished runs, how many
---          nominal times wait, the first of them separated by blanks, when it was removed (within the last day), and why
---          its definition cannot be used (or empty)
+--          nominal times wait, the first of them separated by blanks, when it was removed (within the last day), why its
+--          definition cannot be used (or empty), and what it expects of its runs (or empty)
 if not_whole(buffered) then
   return refuse('buffered')
 end
@@ -26,6 +26,7 @@ for i = FIRST, #ARGV do
   reply[n + 8] = whole(redis.call('LLEN', buffer))
   reply[n + 9] = table.concat(redis.call('LRANGE', buffer, 0, tonumber(buffered) - 1), ' ')
   reply[n + 11] = string.match(redis.call('HGET', keys.schedule_invalid, id) or '', '\n(.*)$') or ''
+  reply[n + 12] = redis.call('HGET', keys.schedule_expected, id) or ''
   reply[n + 10] = string.match(redis.call('HGET', keys.schedule_gone, id) or '', '^%d+') or ''
 end
 return reply

@@ -117,6 +117,7 @@ local function plan(i)
   put(keys.schedule_invalid, id, invalid ~= '' and revision .. '\n' .. invalid or '')
   if set_pause ~= '' then
     put(keys.schedule_paused, id, set_pause == '-' and '' or set_pause)
+    expect_anew(id, now)
   end
   if completed ~= '' or set_pause ~= '' then
     note(id, completed, set_pause ~= '' and set_pause ~= '-')

@@ -20,6 +20,12 @@ from supervisor.telemetry.events import Mailbox
         ("schedule_paused", {"schedule": "s"}, ("schedule_paused", "info", "s")),
         ("schedule_resumed", {"schedule": "s"}, ("schedule_resumed", "info", "s")),
         ("schedule_auto_paused", {"schedule": "s", "reason": "fails"}, ("schedule_auto_paused", "warning", "s")),
+        (
+            "schedule_late",
+            {"schedule": "s", "promise": "finish_within", "why": "x"},
+            ("schedule_late", "warning", "s"),
+        ),
+        ("schedule_recovered", {"schedule": "s"}, ("schedule_recovered", "info", "s")),
         ("schedule_invalid", {"schedule": "s", "reason": "bad"}, ("schedule_invalid", "error", "s")),
         ("schedules_refused", {"clashes": ["a"], "count": 1}, ("schedules_refused", "error", "")),
         ("schedules_declared", {"is_refused": False, "added_count": 2}, ("schedules_declared", "info", "")),

@@ -25,7 +25,7 @@ from supervisor.telemetry import metrics
 UNITS = ("_seconds", "_bytes", "_info", "_total")
 COUNTS = re.compile(
     r"tenure_(deprecated_settings|feature_enabled|election_(is_leader|epoch|candidates|twins)|slot_state|slot_open_fds|workers_busy|healthcheck|redis_up|"
-    r"schedules|schedules_overdue|schedules_invalid|schedules_paused|schedules_refused|config_(epoch|schedules_in_place|last_reload_successful)|queue_(ready|blocked|running|later|dead|paused|unserved))"
+    r"schedules|schedules_late|schedules_overdue|schedules_invalid|schedules_paused|schedules_refused|config_(epoch|schedules_in_place|last_reload_successful)|queue_(ready|blocked|running|later|dead|paused|unserved))"
 )
 
 
