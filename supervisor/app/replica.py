@@ -6,19 +6,20 @@ import jobs, complete the schedules, make the data directory, bind HTTP, check R
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import secrets
 import socket
-from collections.abc import Callable, Sequence
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from supervisor.app.announce import announce, limit_metrics, warn_of_old_names
 from supervisor.app.endpoint import embedded_server, resolve_redis_url
-from supervisor.app.import_descriptors import OpenedByImports
 from supervisor.app.jobs import Prepared, prepare_to_fork
-from supervisor.app.listeners import listening
 from supervisor.app.tree import Tree, configure_logs, inflight_entries, slot_names, specs
 from supervisor.clock import SystemClock
 from supervisor.core.errors import (
@@ -32,19 +33,23 @@ from supervisor.process.config_check import run_in_child
 from supervisor.process.parent import Parent, ParentLimits
 from supervisor.process.reloading import CHECK_NS, CHECK_NS_PER_SCHEDULE, Reloading
 from supervisor.process.run_file import NameplateHolder
+from supervisor.process.slots import Log
 from supervisor.process.spawn import allocate
 from supervisor.process.system import linux
 from supervisor.process.system.descriptors import raise_descriptor_limit
 from supervisor.process.system.environment import Withheld
+from supervisor.process.system.linux import open_descriptors
 from supervisor.process.system.systemd import Notifier
+from supervisor.process.system.unix_listening import bind, bound
 from supervisor.reload.audiences import Audience, forget_secrets
 from supervisor.reload.check import ConfigCheck
 from supervisor.reload.config_memfd import Handover
-from supervisor.roles.child import preload
+from supervisor.roles.child import Listeners, preload
 from supervisor.settings.deprecations import Notice
 from supervisor.settings.loader import Loaded
 from supervisor.settings.overrides import secret_variables
 from supervisor.settings.sections.models import Settings
+from supervisor.settings.sections.web import WebSettings
 from supervisor.store.client.preflight import report
 from supervisor.telemetry import event_catalogue, events, logs, metrics
 from supervisor.telemetry.log_lines.log_sink import open_log_file
@@ -199,3 +204,75 @@ def _preflight(loaded: Loaded) -> None:
 
 def _log(event: str, /, *, level: str = "info", **fields: object) -> None:
     event_catalogue.log(event, fields, level=level)
+
+
+@contextmanager
+def listening(web: WebSettings, log: Log) -> Iterator[Listeners]:
+    """Listen where ``web`` says until the end of the block.
+
+    Raises:
+        CannotBindError: an address or a path is taken, or may not be used.
+    """
+    with ExitStack() as stack:
+        if web.socket_path is not None:
+            http = stack.enter_context(bound(web.socket_path, is_shared=bool(web.socket_users)))
+            log("http_listening", address=web.host)
+            yield Listeners(http)
+            return
+        made = {}
+        for name, setting in (("http", "port"), ("health", "health_port"), ("grpc", "grpc_port")):
+            port = getattr(web, setting)
+            if port is not None:
+                made[name] = stack.enter_context(closing(bind(web.host, port, setting=f"web.{setting}")))
+                log(f"{name}_listening", address=f"{web.host}:{made[name].getsockname()[1]}")
+        yield Listeners(**made)
+
+
+TOLD_MAX = 5
+REMEDY = "in workers they are /dev/null; open them in a Resource, or when a job first runs"
+
+
+class OpenedByImports:
+    """Descriptors that the import of each module opened.
+
+    Guarantees
+        Files opened for appending and devices stay as they are in the workers: appends of several processes do not mix
+        within a line, and a device has no place to lose.
+        Anything else is /dev/null there, and is logged once at start by module and path: a connection, a position in
+        a file or a lock of SQLite cannot be shared by processes.
+    """
+
+    def __init__(self) -> None:
+        self._known = set(open_descriptors())
+        self._lost: dict[str, list[str]] = {}
+        self.shared: tuple[int, ...] = ()
+        """Descriptors that workers keep."""
+
+    def note(self, module: str) -> None:
+        """Look for descriptors that ``module``, which was imported just now, has opened."""
+        for descriptor, target in sorted(open_descriptors().items()):
+            if descriptor in self._known:
+                continue
+            self._known.add(descriptor)
+            if _can_be_shared(descriptor):
+                self.shared += (descriptor,)
+            else:
+                self._lost.setdefault(module, []).append(target)
+
+    def tell(self, log: Log) -> None:
+        """Write a warning for each module whose files do not reach the workers."""
+        for module, targets in self._lost.items():
+            log(
+                "module_opened_files",
+                level="warning",
+                module=module,
+                files=targets[:TOLD_MAX],
+                count=len(targets),
+                remedy=REMEDY,
+            )
+
+
+def _can_be_shared(descriptor: int) -> bool:
+    mode = os.fstat(descriptor).st_mode
+    is_appending = bool(fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_APPEND)
+    return stat.S_ISCHR(mode) or (stat.S_ISREG(mode) and is_appending)

@@ -210,11 +210,8 @@ def abort(pool: Pool) -> PoolChange:
 
 def quiet(pool: Pool, row: int) -> PoolChange:
     """Let the process of ``row`` finish and go, and start none in its place."""
-    place = pool.places[row]
-    if place is RowState.QUIET:
-        return PoolChange(pool)
-    if place is not RowState.MEMBER:
-        return PoolChange(pool, refusal=f"its row is {place.value}")
+    if unfit := _unfit(pool, row, wanted=RowState.MEMBER, already=RowState.QUIET):
+        return unfit
     change = _Change(pool)
     change.leave_pairs(row)
     change.move(row, Move.QUIET)
@@ -223,14 +220,19 @@ def quiet(pool: Pool, row: int) -> PoolChange:
 
 def resume(pool: Pool, row: int) -> PoolChange:
     """Start the quiet processes again."""
-    place = pool.places[row]
-    if place is RowState.MEMBER:
-        return PoolChange(pool)
-    if place is not RowState.QUIET:
-        return PoolChange(pool, refusal=f"its row is {place.value}")
+    if unfit := _unfit(pool, row, wanted=RowState.QUIET, already=RowState.MEMBER):
+        return unfit
     change = _Change(pool)
     change.move(row, Move.RESUME)
     return change.done()
+
+
+def _unfit(pool: Pool, row: int, *, wanted: RowState, already: RowState) -> PoolChange | None:
+    """Return the end of a change whose row is not ``wanted``: done if it is ``already``, else refused."""
+    place = pool.places[row]
+    if place is wanted:
+        return None
+    return PoolChange(pool, refusal="" if place is already else f"its row is {place.value}")
 
 
 def quiet_all(pool: Pool) -> PoolChange:

@@ -114,12 +114,10 @@ def _health(checks: Sequence[HealthCheck]) -> str:
 def _processes(slots: Sequence[Mapping[str, Any]]) -> str:
     names = ("slot", "state", "pid", "up", "restarts", "busy", "done")
     rows = [
-        [
-            _text(each["slot"]), _state(each["state"]), _text(each["pid"] or "-"), _seconds(each["uptime_s"]),
-            _value(each["restarts"]), _value(each["busy"]), _value(each["done"]),
-        ]
+        [_text(each["slot"]), _state(each["state"]), _text(each["pid"] or "-"), _seconds(each["uptime_s"])]
+        + [_value(each[name]) for name in names[4:]]
         for each in slots
-    ]  # fmt: skip
+    ]
     return _table("Processes of this replica", names, rows)
 
 

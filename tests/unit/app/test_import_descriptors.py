@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.app.import_descriptors import OpenedByImports
+from supervisor.app.replica import OpenedByImports
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.app.listeners import listening
+from supervisor.app.replica import listening
 from supervisor.core.errors import CannotBindError
 from supervisor.process.system.unix_listening import bound
 from supervisor.settings.sections.web import WebSettings

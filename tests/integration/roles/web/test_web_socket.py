@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.app.listeners import listening
+from supervisor.app.replica import listening
 from supervisor.settings.sections.models import Settings
 
 BOUND_S = 20.0
