@@ -161,6 +161,7 @@ def test_an_answer_that_takes_long_ends_with_its_token(office: Any, tmp_path: Pa
     wait_until(lambda: ask(office, "GET", "/api/v1/leader", "reader")[0] == 401, "the file to be read again")
     events.record("leader_released")
     assert stream.answer.read() == b""
+    stream.close()
 
 
 def test_followers_have_places_of_their_own(office: Any) -> None:
