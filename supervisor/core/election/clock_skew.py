@@ -41,5 +41,5 @@ class Skew:
         return Skew(ms, abs(ms) > (SKEW_MS_MAX // 2 if self.is_over else SKEW_MS_MAX))
 
     def is_worse_than(self, other_ms: int) -> bool:
-        """Return whether another's clock, that many ms from Redis', is right and clearly better than this one."""
-        return abs(other_ms) <= SKEW_MS_MAX and 2 * abs(other_ms) < abs(self.ms)
+        """Return whether another's clock, that many ms from Redis', is twice as good if it is right, else ten times."""
+        return (2 if abs(other_ms) <= SKEW_MS_MAX else 10) * abs(other_ms) < abs(self.ms)
