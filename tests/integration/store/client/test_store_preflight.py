@@ -12,7 +12,7 @@ import redis
 from supervisor.core.errors import Problem, StoreUnavailableError
 from supervisor.core.model import Outcome, Release
 from supervisor.settings.sections.models import RedisSettings, Settings
-from supervisor.store.client.preflight import CLUSTERS_MAX, acl_rules, check, note_cluster
+from supervisor.store.client.preflight import CLUSTERS_MAX, acl_rules, check, known_clusters, note_cluster
 from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import CLUSTERS
 from supervisor.store.queues.control import QueueControl
@@ -207,6 +207,7 @@ def test_a_start_writes_the_name_of_its_cluster_beside_others(world: StoreCalls)
         note_cluster(world.store, "mailer", 6)
         note_cluster(world.store, "shop", 7)
         assert world.raw.hgetall(CLUSTERS) == {b"shop": b"7", b"mailer": b"6"}
+        assert sorted(known_clusters(world.store)) == ["mailer", "shop"]
 
         world.raw.hset(CLUSTERS, mapping={f"c{n}": "1" for n in range(CLUSTERS_MAX)})
         note_cluster(world.store, "one-more", 8)
