@@ -188,6 +188,8 @@ class Schedule(Protocol):
         catchup_window: Duration | None = None,
         max_catchup: int | None = None,
         start_deadline: Duration | None = None,
+        finish_within: Duration | None = None,
+        expect_success_every: Duration | None = None,
         paused: bool | None = None,
         pause_reason: str | None = None,
         on_resume: Literal["skip", "catchup"] | None = None,
