@@ -21,7 +21,7 @@ from supervisor.process.command.guard import AT_CWD, AT_EXEC, PLACES
 from supervisor.process.command.spec import CommandRefusedError, Launch, inherited_environment, prepare
 from supervisor.telemetry.run_output import add_output
 from tenure import Context, Retry, job
-from tenure.jobs.shell.guard import CommandEnding, Guard
+from tenure.jobs.shell.guard import CommandEnd, Guard
 from tenure.jobs.shell.tail import Tail
 
 OUTPUT_TAIL_MAX = 32 * 1024
@@ -93,7 +93,7 @@ def command(
     return result
 
 
-def _run(ctx: Context, launch: Launch, tail: Tail, *, is_told: bool) -> CommandEnding:
+def _run(ctx: Context, launch: Launch, tail: Tail, *, is_told: bool) -> CommandEnd:
     guard = Guard(ctx.clock)
     try:
         guard.start(launch)
@@ -126,7 +126,7 @@ def _run_variables(ctx: Context) -> dict[str, str]:
     return variables
 
 
-def _result(launch: Launch, ending: CommandEnding, tail: Tail, *, duration_s: float) -> CommandResult:
+def _result(launch: Launch, ending: CommandEnd, tail: Tail, *, duration_s: float) -> CommandResult:
     if ending.failed_at is not None:
         raise CommandRefusedError(_refusal(launch, *ending.failed_at))
     if ending.wait_status is None:

@@ -17,11 +17,11 @@ import select
 
 from supervisor.clock import Clock
 from supervisor.process.command import handle
-from supervisor.process.command.handle import WAIT_MS_MAX, CommandEnding, signals_held
+from supervisor.process.command.handle import WAIT_MS_MAX, CommandEnd, signals_held
 from supervisor.process.command.spec import Launch
 from tenure.jobs.shell.tail import Tail
 
-__all__ = ["CommandEnding", "Guard", "signals_held"]
+__all__ = ["CommandEnd", "Guard", "signals_held"]
 
 CHUNK_BYTES = 64 * 1024
 DRAIN_BYTES_MAX = 1024 * 1024  # what a pipe can hold; an escaped writer cannot keep us here
@@ -49,7 +49,7 @@ class Guard:
                 for number in theirs:
                     os.close(number)
 
-    def follow(self, tail: Tail, *, until_ns: int | None = None) -> CommandEnding | None:
+    def follow(self, tail: Tail, *, until_ns: int | None = None) -> CommandEnd | None:
         """Feed the output to ``tail`` until the command ends; None when ``until_ns`` came first."""
         poller = select.poll()
         poller.register(self._guard.status, select.POLLIN)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from supervisor.operations.plugins import PluginRecord
     from supervisor.plugins.host import ReadyPlugin
     from supervisor.plugins.registration import Registered
-    from supervisor.plugins.status import Standing, Subject
+    from supervisor.plugins.status import PluginStatus, Subject
     from supervisor.settings.loader import Loaded
 
 PARAMS_BYTES_MAX = 8 * 1024 * 1024
@@ -256,11 +256,11 @@ class _Runner:
         return run(self._connection, call)
 
 
-def _standing(connection: Connection) -> Standing:
+def _standing(connection: Connection) -> PluginStatus:
     from supervisor.clock import SystemClock
-    from supervisor.plugins.status import Standing
+    from supervisor.plugins.status import PluginStatus
 
-    return Standing(_Runner(connection), SystemClock(), by=who())
+    return PluginStatus(_Runner(connection), SystemClock(), by=who())
 
 
 def _tell(connection: Connection, ready: ReadyPlugin) -> int:

@@ -73,7 +73,7 @@ class Series:
         return self.count - self.told
 
 
-class Folding:
+class EventAggregator:
     """The series of one process."""
 
     def __init__(self) -> None:

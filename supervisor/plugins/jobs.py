@@ -20,7 +20,7 @@ from supervisor.plugins.contract import PluginError, PluginUnusableError
 from supervisor.plugins.host import PluginHost, ReadyPlugin
 from supervisor.plugins.redaction import Masker
 from supervisor.plugins.registry import load_callable, registry
-from supervisor.plugins.status import Standing, Subject
+from supervisor.plugins.status import PluginStatus, Subject
 from supervisor.roles.worker.attempt.context import Context
 from supervisor.store.producer import connection
 from supervisor.telemetry import metrics
@@ -198,9 +198,9 @@ def _sink(ready: ReadyPlugin, ctx: Context) -> Sink | None:
     return hand_over
 
 
-def _standing(ctx: Context) -> Standing | None:
+def _standing(ctx: Context) -> PluginStatus | None:
     """Return the connection for reports to the cluster; None in a test of the job, which has no Redis."""
-    return Standing(connection.current(), ctx.clock) if ctx.producer is not None else None
+    return PluginStatus(connection.current(), ctx.clock) if ctx.producer is not None else None
 
 
 BATCH_MAX = 100

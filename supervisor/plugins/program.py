@@ -24,7 +24,7 @@ from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.plugins.protocol import HELD_CHARS_MAX, ProtocolError, shown
 from supervisor.plugins.redaction import Masker
 from supervisor.process.command.guard import AT_CWD, AT_EXEC, AT_LIMIT, PLACES
-from supervisor.process.command.handle import WAIT_MS_MAX, CommandEnding, CommandGuard, signals_held
+from supervisor.process.command.handle import WAIT_MS_MAX, CommandEnd, CommandGuard, signals_held
 from supervisor.process.command.spec import Launch
 
 CHUNK_BYTES = 64 * 1024
@@ -53,7 +53,7 @@ class Program:
         self._lines: deque[bytes] = deque()
         self._rest = bytearray()  # the beginning of a line whose end is not here
         self._said = bytearray()  # the end of its standard error
-        self._ending: CommandEnding | None = None
+        self._ending: CommandEnd | None = None
         self._owner = os.getpid()
 
     def __del__(self) -> None:
@@ -256,7 +256,7 @@ class Program:
         return f"{how}; its last words: {said}" if said else how
 
 
-def describe(ending: CommandEnding) -> str:
+def describe(ending: CommandEnd) -> str:
     """Return how a program ended, for people."""
     if ending.failed_at is not None:
         where, number = ending.failed_at

@@ -70,7 +70,7 @@ class Subject:
         return digest_of(self.options)
 
 
-class Standing:
+class PluginStatus:
     """Plugin status in Redis, and the suspension of schedules that follows from it."""
 
     def __init__(self, runner: Runner, clock: Clock, *, by: str | None = None) -> None:

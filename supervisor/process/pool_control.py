@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from supervisor.core.supervision import pool as pools
-from supervisor.core.supervision.pool import Fact, News, Pool, PoolChange, PoolNotice, Rolling
+from supervisor.core.supervision.pool import Fact, News, Pool, PoolChange, PoolNotice, PoolReplacement
 from supervisor.core.supervision.pool_rows import Order, RowState
 from supervisor.core.supervision.slot import SlotEvent, forgiven
 from supervisor.process.process_table import ProcessTable
@@ -53,7 +53,7 @@ class PoolBook:
         """Return how many processes a pool is to have now."""
         return self._pools[name].desired
 
-    def rolling(self, name: str) -> Rolling:
+    def rolling(self, name: str) -> PoolReplacement:
         """Return the progress of the replacement of a whole pool."""
         return self._pools[name].rolling
 

@@ -20,7 +20,7 @@ from typing import Protocol
 
 from supervisor.clock import Clock
 from supervisor.core.json_values import read_json
-from supervisor.core.supervision.pool import Rolling
+from supervisor.core.supervision.pool import PoolReplacement
 from supervisor.core.supervision.reload import ReloadOutcome, ReloadPlan, ReloadRecord
 from supervisor.core.supervision.scoreboard import Header, Phase
 from supervisor.core.units import SECOND_NS
@@ -206,11 +206,11 @@ class Reloading:
 
     def _look_at_roll(self, now_ns: int, tree: ProcessTable, book: PoolBook) -> None:
         states = {pool: book.rolling(pool) for pool in self._now.plan.rolled}
-        aborted = [pool for pool, state in states.items() if state is Rolling.ABORTED]
+        aborted = [pool for pool, state in states.items() if state is PoolReplacement.ABORTED]
         if aborted:
             why = f"new workers of {', '.join(aborted)} did not come up; the log says why (child_exited)"
             self._undo(now_ns, tree, book, why)
-        elif Rolling.GOING not in states.values():
+        elif PoolReplacement.GOING not in states.values():
             self._commit(now_ns, tree, book)
 
     def _undo(self, now_ns: int, tree: ProcessTable, book: PoolBook, why: str) -> None:

@@ -32,7 +32,7 @@ Complete = Callable[[Loaded], tuple[Loaded, tuple[ScheduleDef, ...]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Running:
+class TreeState:
     """State of the running tree, as a reload compares with it."""
 
     number: int  # 0: as it started
@@ -49,7 +49,7 @@ class Running:
 
 def check(
     number: int,
-    running: Running,
+    running: TreeState,
     handover: Handover,
     *,
     load: Callable[[], Loaded],
@@ -164,7 +164,7 @@ class ConfigCheck:
 
     def run(self, number: int, in_effect: int, fits: Callable[[str, int], str]) -> bool:
         """Judge the configuration as reload ``number`` of a tree in which ``in_effect`` rules; see ``check``."""
-        running = Running(
+        running = TreeState(
             number=in_effect,
             definitions=self.definitions,
             runs_at_once_max=self.runs_at_once_max,

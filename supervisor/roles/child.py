@@ -81,7 +81,7 @@ def session_name(replica: str, slot_name: str, generation: int) -> str:
     return f"{replica}/{slot_name}/{generation}"
 
 
-class Following:
+class ConfigFollower:
     """One process's view of which configuration is in effect.
 
     Guarantees

@@ -28,7 +28,7 @@ import msgspec
 import structlog
 
 from supervisor.clock import Clock, SystemClock
-from supervisor.core.events import LEVELS, Event, Folding, Series, Value, tell
+from supervisor.core.events import LEVELS, Event, EventAggregator, Series, Value, tell
 from supervisor.telemetry.masking import mask_entry, mask_text
 from supervisor.telemetry.metrics import EVENTS, EVENTS_DROPPED
 
@@ -70,7 +70,7 @@ class Recorder:
     replica: str = ""
     role: str = ""
     runs: str = "failures"  # which ends of runs are events: failures, all or none
-    folding: Folding = field(default_factory=Folding)
+    folding: EventAggregator = field(default_factory=EventAggregator)
     dropped: int = 0  # not yet in the metric
     _lock: Any = field(default_factory=Lock)
 

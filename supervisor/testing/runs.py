@@ -12,7 +12,7 @@ from supervisor.core.jobs.registry import registry
 from supervisor.core.model import PRIORITIES, Kind, Outcome
 from supervisor.roles.worker.attempt.context import Enqueuer
 from supervisor.roles.worker.attempt.executor import Execution, Executor
-from supervisor.roles.worker.attempt.invocation import Calling
+from supervisor.roles.worker.attempt.invocation import JobInvoker
 from supervisor.store.queues.runs import Ack, FetchedRun, Queues
 from supervisor.store.queues.sessions import Sessions
 from supervisor.store.wire.codec import text
@@ -152,7 +152,7 @@ def _call(execution: Execution) -> tuple[Any, BaseException | None]:
 def _plain(execution: Execution) -> Any:
     if execution.context is None:
         return execution.spec.function(**execution.arguments)
-    calling = Calling(kind=Kind.SYNC)
+    calling = JobInvoker(kind=Kind.SYNC)
     try:
         return calling.prepare(execution.spec, execution.context)(**execution.arguments)
     finally:
@@ -163,7 +163,7 @@ async def _coroutine(execution: Execution) -> Any:
     """Call a coroutine job with resources of its own: each run has its own event loop here."""
     if execution.context is None:
         return await execution.spec.function(**execution.arguments)
-    calling = Calling(kind=Kind.ASYNC)
+    calling = JobInvoker(kind=Kind.ASYNC)
     try:
         return await calling.prepare(execution.spec, execution.context)(**execution.arguments)
     finally:

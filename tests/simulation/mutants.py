@@ -19,7 +19,7 @@ from supervisor.roles.agent.election.held_term import Resignation
 from supervisor.roles.agent.election.memory import ElectionMemory
 from supervisor.roles.effects import RunScript, Sleep
 from supervisor.roles.scheduler import fire_items
-from supervisor.roles.scheduler.fenced_client import ASK_TIMEOUT_NS, Asking
+from supervisor.roles.scheduler.fenced_client import ASK_TIMEOUT_NS, FencedClient
 from supervisor.roles.scheduler.scheduler import Scheduler
 from supervisor.roles.scheduler.watermarks import Watermarks
 from supervisor.store import scripts
@@ -71,7 +71,7 @@ def _nothing_missed(*args: Any, **known: Any) -> Any:
     return found if found is None else dataclasses.replace(found, missed={})
 
 
-def _forgotten(self: Asking, term: Any, call: Any, *known: Any) -> Any:
+def _forgotten(self: FencedClient, term: Any, call: Any, *known: Any) -> Any:
     # Believes that a batch arrived as soon as it was sent once, whatever Redis says later.
     if call.script != "fire":
         return (yield from _ASK(self, term, call, *known))
@@ -85,7 +85,7 @@ def _forgotten(self: Asking, term: Any, call: Any, *known: Any) -> Any:
 @contextmanager
 def _forgetting() -> Iterator[None]:
     with (
-        patch.object(Asking, "ask", _forgotten),
+        patch.object(FencedClient, "ask", _forgotten),
         patch.object(Scheduler, "reconcile_ns", 10**18),  # which heals it within seconds, as do audits
         patch.object(Scheduler, "audit_ns", 10**18),
     ):
@@ -122,7 +122,7 @@ def _as_if_held() -> Iterator[None]:
     seed = Watermarks._seed
 
     def wrong(self: Watermarks, definition: Any) -> Any:
-        self._asking.board.header.held_until_ms = 1 << 60
+        self._client.board.header.held_until_ms = 1 << 60
         return seed(self, definition)
 
     with patch.object(Watermarks, "_seed", wrong), patch.object(ElectionMemory, "_wait_ns", lambda _self: 0):
@@ -153,7 +153,7 @@ def _unnoticed(self: Watermarks, schedule: str, mark_ms: int) -> None:
 _OBSERVE = lease.Observation.of
 _SAW = ElectionMemory.saw
 _OWED = owed
-_ASK = Asking.ask
+_ASK = FencedClient.ask
 _LOSE = Elector._lose
 _ELECTOR = Elector.__init__
 

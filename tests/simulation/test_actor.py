@@ -38,7 +38,7 @@ class Stalling(Network):
         return Fate(stall_ns, MILLISECOND_NS, MILLISECOND_NS)
 
 
-class Asking:
+class FencedClient:
     """One process that asks one question, and notes when it went on."""
 
     def __init__(self, world: World) -> None:
@@ -67,22 +67,22 @@ def _world(network: Network | None = None) -> World:
 
 
 @pytest.fixture
-def asking() -> Iterator[Asking]:
+def asking() -> Iterator[FencedClient]:
     """A process whose question is on its way."""
     world = _world()
     with driven_time(world.server_time_s):
-        yield Asking(world)
+        yield FencedClient(world)
 
 
 @pytest.fixture
-def stalled() -> Iterator[Asking]:
+def stalled() -> Iterator[FencedClient]:
     """A process that stands still before it sends its question."""
     world = _world(Stalling())
     with driven_time(world.server_time_s):
-        yield Asking(world)
+        yield FencedClient(world)
 
 
-def test_an_answer_waits_until_the_pause_is_over(asking: Asking) -> None:
+def test_an_answer_waits_until_the_pause_is_over(asking: FencedClient) -> None:
     """As bytes wait in the socket of a stopped process."""
     asking.actor.pause(PAUSE_NS)
     asking.pass_s(61)
@@ -90,7 +90,7 @@ def test_an_answer_waits_until_the_pause_is_over(asking: Asking) -> None:
     assert asking.went_on_ns == [PAUSE_NS]
 
 
-def test_an_answer_is_read_at_once_when_the_pause_is_ended_early(asking: Asking) -> None:
+def test_an_answer_is_read_at_once_when_the_pause_is_ended_early(asking: FencedClient) -> None:
     """A calm stretch begins with processes that run, whatever was drawn for them before."""
     asking.actor.pause(PAUSE_NS)
     asking.pass_s(10)
@@ -100,7 +100,7 @@ def test_an_answer_is_read_at_once_when_the_pause_is_ended_early(asking: Asking)
     assert asking.went_on_ns == [10 * S]
 
 
-def test_an_answer_waits_on_when_the_pause_grows(asking: Asking) -> None:
+def test_an_answer_waits_on_when_the_pause_grows(asking: FencedClient) -> None:
     """Two pauses that overlap are over when the later one is."""
     asking.actor.pause(PAUSE_NS)
     asking.pass_s(30)
@@ -110,7 +110,7 @@ def test_an_answer_waits_on_when_the_pause_grows(asking: Asking) -> None:
     assert asking.went_on_ns == [90 * S]
 
 
-def test_the_first_to_arrive_is_what_a_paused_process_finds(asking: Asking) -> None:
+def test_the_first_to_arrive_is_what_a_paused_process_finds(asking: FencedClient) -> None:
     """The answer came before the time-out, which ran off in the pause as well."""
     asking.actor.pause(PAUSE_NS)
     asking.pass_s(120)
@@ -119,7 +119,7 @@ def test_the_first_to_arrive_is_what_a_paused_process_finds(asking: Asking) -> N
     assert asking.actor.is_alive, "a time-out would have been raised into it"
 
 
-def test_a_pause_wakes_nobody_who_sleeps_on(asking: Asking) -> None:
+def test_a_pause_wakes_nobody_who_sleeps_on(asking: FencedClient) -> None:
     """SIGCONT lets a process go on with what it did: its sleep is not over."""
     asking.pass_s(1)
     asking.actor.pause(PAUSE_NS)
@@ -130,7 +130,7 @@ def test_a_pause_wakes_nobody_who_sleeps_on(asking: Asking) -> None:
     assert len(asking.went_on_ns) == 1
 
 
-def test_a_stalled_question_is_sent_when_the_stall_is_over(stalled: Asking) -> None:
+def test_a_stalled_question_is_sent_when_the_stall_is_over(stalled: FencedClient) -> None:
     """The process stood still between its decision and the write."""
     stalled.pass_s(59)
     assert stalled.asked == 0
@@ -140,7 +140,7 @@ def test_a_stalled_question_is_sent_when_the_stall_is_over(stalled: Asking) -> N
     assert stalled.went_on_ns == [PAUSE_NS + 2 * MILLISECOND_NS]
 
 
-def test_a_stalled_question_is_sent_at_once_when_the_stall_is_ended_early(stalled: Asking) -> None:
+def test_a_stalled_question_is_sent_at_once_when_the_stall_is_ended_early(stalled: FencedClient) -> None:
     """A stall is a pause too: it may not reach into the calm stretch."""
     stalled.pass_s(10)
     stalled.actor.unpause()
@@ -149,7 +149,7 @@ def test_a_stalled_question_is_sent_at_once_when_the_stall_is_ended_early(stalle
     assert stalled.went_on_ns == [10 * S + 2 * MILLISECOND_NS]
 
 
-def test_a_process_that_dies_in_a_stall_sends_nothing(stalled: Asking) -> None:
+def test_a_process_that_dies_in_a_stall_sends_nothing(stalled: FencedClient) -> None:
     """What it had decided dies with it, and is not what its successor finds waiting."""
     stalled.pass_s(10)
     stalled.actor.kill()

@@ -19,7 +19,7 @@ from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.calendar_trigger import CalendarTrigger
 from supervisor.core.schedules.moved_trigger import MovedTrigger
 from supervisor.core.schedules.templating import NEIGHBOURS, names_in, needs_rendering
-from supervisor.core.schedules.trigger_kinds import Bounded, CronTrigger, Excluding, Trigger, Union
+from supervisor.core.schedules.trigger_kinds import Bounded, CronTrigger, ExclusionTrigger, Trigger, Union
 from supervisor.core.schedules.triggers import after_completion_ms, trigger_of
 
 HORIZON_MS = 2 * 366 * 86_400_000
@@ -131,7 +131,7 @@ def _parts(trigger: Trigger) -> Iterator[Trigger]:
     if isinstance(trigger, Union):
         for part in trigger.parts:
             yield from _parts(part)
-    elif isinstance(trigger, Excluding | Bounded | MovedTrigger):
+    elif isinstance(trigger, ExclusionTrigger | Bounded | MovedTrigger):
         yield from _parts(trigger.inner)
     else:
         yield trigger

@@ -219,7 +219,7 @@ class Union(Trigger):
 
 
 @dataclass(frozen=True, slots=True)
-class Excluding(Trigger):
+class ExclusionTrigger(Trigger):
     """Another trigger without the nominal times that are excluded.
 
     Every question may raise ``OverExcludedError`` when a search passes 10,000 excluded stretches.

@@ -29,15 +29,15 @@ from supervisor.core.schedules.trigger_kinds import (
     Bounded,
     CronTrigger,
     Every,
-    Excluding,
+    ExclusionTrigger,
     Trigger,
     Union,
 )
 
 __all__ = [
-    "AfterCompletion", "AfterSchedule", "At", "Bounded", "CronTrigger", "Every", "Excluding", "OverExcludedError",
-    "Trigger", "TriggerError", "Union", "after_completion_ms", "after_end_ms", "loop_of", "neighbours",
-    "neighbours_of", "trigger_of",
+    "AfterCompletion", "AfterSchedule", "At", "Bounded", "CronTrigger", "Every", "ExclusionTrigger",
+    "OverExcludedError", "Trigger", "TriggerError", "Union", "after_completion_ms", "after_end_ms", "loop_of",
+    "neighbours", "neighbours_of", "trigger_of",
 ]  # fmt: skip
 
 
@@ -201,7 +201,7 @@ def _trigger(timing: _Timing) -> Trigger:
     is_moving = timing.on_excluded != "skip"
     left_out = tuple(item for item in timing.exclude if not (is_moving and item.days))
     if left_out:
-        found = Excluding(found, exclusions_of(left_out, timing.timezone, timing.seed))
+        found = ExclusionTrigger(found, exclusions_of(left_out, timing.timezone, timing.seed))
     if is_moving and len(left_out) < len(timing.exclude):
         days = tuple(day_set(item.days) for item in timing.exclude if item.days)
         found = MovedTrigger(found, days, zone(timing.timezone), 1 if timing.on_excluded == "next" else -1)

@@ -47,7 +47,7 @@ class Pair:
     new: int
 
 
-class Rolling(Enum):
+class PoolReplacement(Enum):
     """State of the replacement of a whole pool."""
 
     NEVER = "never asked for"
@@ -85,7 +85,7 @@ class Pool:
     pairs: tuple[Pair, ...] = ()
     waiting: tuple[tuple[int, int], ...] = ()  # (row, generation) of processes still to be replaced
     unproven: tuple[int, ...] = ()  # rows whose process took a place for want of the old one, before it ran
-    rolling: Rolling = Rolling.NEVER
+    rolling: PoolReplacement = PoolReplacement.NEVER
     is_quiet: bool = False  # as a whole: places added meanwhile stay without a process too
     is_stopped: bool = False
 
@@ -139,8 +139,8 @@ class _Change:
 
     def abort_roll(self) -> None:
         self.pool = replace(self.pool, waiting=(), unproven=())
-        if self.pool.rolling is Rolling.GOING:
-            self.pool = replace(self.pool, rolling=Rolling.ABORTED)
+        if self.pool.rolling is PoolReplacement.GOING:
+            self.pool = replace(self.pool, rolling=PoolReplacement.ABORTED)
             self.news.append(PoolNotice(News.ROLL_ABORTED))
 
     def expect(self, row: int) -> None:
@@ -196,7 +196,7 @@ def roll(pool: Pool, facts: Sequence[Fact]) -> PoolChange:
     """Replace every process that lives now. One that is not forked yet will be of the new kind anyway."""
     rows = pool.rows(RowState.MEMBER, RowState.SUCCESSOR)
     waiting = tuple((row, facts[row].generation) for row in rows if facts[row].state.has_process)
-    return PoolChange(replace(pool, waiting=waiting, unproven=(), rolling=Rolling.GOING))
+    return PoolChange(replace(pool, waiting=waiting, unproven=(), rolling=PoolReplacement.GOING))
 
 
 def abort(pool: Pool) -> PoolChange:
@@ -272,8 +272,8 @@ def settle(pool: Pool, facts: Sequence[Fact]) -> PoolChange:
     _resize(change, facts)
     _replace_next(change, facts)
     after = change.pool
-    if after.rolling is Rolling.GOING and not (after.waiting or after.pairs or after.unproven):
-        change.pool = replace(change.pool, rolling=Rolling.DONE)
+    if after.rolling is PoolReplacement.GOING and not (after.waiting or after.pairs or after.unproven):
+        change.pool = replace(change.pool, rolling=PoolReplacement.DONE)
         change.news.append(PoolNotice(News.ROLLED))
     return change.done()
 

@@ -23,7 +23,7 @@ WAIT_MS_MAX = 250
 
 
 @dataclass(frozen=True, slots=True)
-class CommandEnding:
+class CommandEnd:
     """End of a command. Neither field set: the guard itself was killed."""
 
     wait_status: int | None = None
@@ -76,7 +76,7 @@ class CommandGuard:
         finally:
             os.close(status)
 
-    def take_report(self) -> CommandEnding | None:
+    def take_report(self) -> CommandEnd | None:
         """Return the ending once it is known. A command that never started is reported twice: why, then that."""
         chunk = os.read(self.status, 16 * RECORD.size)
         self._records += chunk
@@ -85,8 +85,8 @@ class CommandGuard:
             if kind == FAILED:
                 failed_at = failed_at or (where, value)
             elif kind == ENDED:
-                return CommandEnding(wait_status=value, failed_at=failed_at)
-        return CommandEnding(failed_at=failed_at) if not chunk else None
+                return CommandEnd(wait_status=value, failed_at=failed_at)
+        return CommandEnd(failed_at=failed_at) if not chunk else None
 
     def ask_to_end(self) -> None:
         """Send SIGTERM to the group."""

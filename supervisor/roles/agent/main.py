@@ -35,7 +35,7 @@ from supervisor.roles.agent.sessions.cancellations import Unwanted, exclusive_sl
 from supervisor.roles.agent.sessions.local_workers import LocalWorkers
 from supervisor.roles.agent.sessions.reaper import Reaper
 from supervisor.roles.agent.tree_view import TreeView
-from supervisor.roles.child import Following, Seat, Wakeup
+from supervisor.roles.child import ConfigFollower, Seat, Wakeup
 from supervisor.settings.schedules.complete import schedules_digest
 from supervisor.store.client.sync_client import Store
 from supervisor.store.election.commands import Commands
@@ -65,7 +65,7 @@ class Agent:
         self._clock = seat.clock
         self._digest = schedules_digest(definitions) if definitions else ""
         self._report = AgentReport()
-        self._following = Following(seat)
+        self._following = ConfigFollower(seat)
         keys = Keys(seat.settings.cluster)
         self._tree = TreeView(seat.board, seat.board.rows[seat.slot_names.index("scheduler")], seat.clock)
         self._watchdog = Watchdog()

@@ -99,7 +99,7 @@ class _SyncRound:
     removed: list[str] = field(default_factory=list)
 
 
-class Declaring:
+class ConfigSync:
     """Declares one configuration under one term after the other."""
 
     def __init__(
@@ -299,11 +299,11 @@ class Declaring:
 
 
 _PHASES: dict[SyncPhase, Any] = {
-    SyncPhase.BEGIN: Declaring._begin,  # noqa: SLF001 - its own table
-    SyncPhase.COMPARE: Declaring._compare,  # noqa: SLF001
-    SyncPhase.WRITE: Declaring._write,  # noqa: SLF001
-    SyncPhase.REMOVE: Declaring._remove,  # noqa: SLF001
-    SyncPhase.END: Declaring._end,  # noqa: SLF001
+    SyncPhase.BEGIN: ConfigSync._begin,  # noqa: SLF001 - its own table
+    SyncPhase.COMPARE: ConfigSync._compare,  # noqa: SLF001
+    SyncPhase.WRITE: ConfigSync._write,  # noqa: SLF001
+    SyncPhase.REMOVE: ConfigSync._remove,  # noqa: SLF001
+    SyncPhase.END: ConfigSync._end,  # noqa: SLF001
 }
 
 

@@ -27,7 +27,7 @@ class TermOverError(TenureError):
 
 
 @dataclass(eq=False, kw_only=True)
-class Asking:
+class FencedClient:
     """Sends calls for whoever decides."""
 
     board: Board
@@ -120,7 +120,7 @@ class BatchReply(NamedTuple, Generic[P]):
 
 
 def ask_split(
-    asking: Asking,
+    client: FencedClient,
     term: Term,
     parts: Sequence[P],
     call_of: Callable[[Sequence[P]], Call[Any]],
@@ -151,7 +151,7 @@ def ask_split(
         if not asked:
             continue
         try:
-            reply = yield from asking.ask(term, call_of(asked), meanwhile)
+            reply = yield from client.ask(term, call_of(asked), meanwhile)
         except StoreRefusedError as refusal:
             error, meanwhile = str(refusal), None
             if len(asked) == 1:

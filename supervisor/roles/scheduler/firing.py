@@ -21,7 +21,7 @@ from supervisor.core.errors import TenureError
 from supervisor.core.model import FIRE_BATCH_MAX
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.effects import Steps
-from supervisor.roles.scheduler.fenced_client import Asking, ask_split
+from supervisor.roles.scheduler.fenced_client import FencedClient, ask_split
 from supervisor.roles.scheduler.fire_items import DecisionTime, DueSchedule, advanced, items
 from supervisor.roles.scheduler.prefetcher import Prefetcher
 from supervisor.store.schedules.fire import Schedules
@@ -58,14 +58,14 @@ class FireBatch(NamedTuple):
     moment: DecisionTime
 
 
-class Firing:
+class FireDispatcher:
     """Fires for the planner."""
 
     def __init__(
-        self, schedules: Schedules, asking: Asking, prefetcher: Prefetcher, *, moment: Callable[[], DecisionTime]
+        self, schedules: Schedules, client: FencedClient, prefetcher: Prefetcher, *, moment: Callable[[], DecisionTime]
     ) -> None:
         self._schedules = schedules
-        self._asking = asking
+        self._client = client
         self._prefetcher = prefetcher
         self._moment = moment
         self._next: FireBatch | None = None  # put together while the one before was in flight
@@ -107,7 +107,7 @@ class Firing:
 
     def end_hold(self, moment: DecisionTime) -> None:
         """Plan the held schedules again, once their time is over."""
-        if self._held and self._asking.clock.elapsed_ns() >= self._held_until_ns:
+        if self._held and self._client.clock.elapsed_ns() >= self._held_until_ns:
             for ready in self._held.values():
                 self._prefetcher.window.put(ready, late_ms=moment.now_ms - moment.grace_ms)
             self._held = {}
@@ -123,7 +123,7 @@ class Firing:
             still, _, more = yield from self._fire(term, again)
             count += more
             if not self._held:
-                self._held_until_ns = self._asking.clock.elapsed_ns() + HOLD_NS
+                self._held_until_ns = self._client.clock.elapsed_ns() + HOLD_NS
             self._held |= {ready.schedule: ready for ready in still}
         return count
 
@@ -196,9 +196,9 @@ class Firing:
             return self._schedules.fire(epoch=term.epoch, nonce=term.nonce, items=items, at_ms=at_ms)
 
         parts = [list(found) for _, found in groupby(batch, key=lambda item: item.schedule)]
-        answers = yield from ask_split(self._asking, term, parts, call_of, queue_of=_queue, meanwhile=meanwhile)
+        answers = yield from ask_split(self._client, term, parts, call_of, queue_of=_queue, meanwhile=meanwhile)
         decided: dict[str, list[FireResult]] = {}
-        now_ms = self._asking.clock.wall_ms()
+        now_ms = self._client.clock.wall_ms()
         for asked, reply, error in answers:
             if error:
                 self._prefetcher.put_off([part[0].schedule for part in asked], error)
@@ -244,7 +244,7 @@ class Firing:
 
     def _note_skew(self, ahead_ms: int, *, is_skewed: bool) -> None:
         if is_skewed and not self._is_skewed:
-            self._asking.report("clock_ahead_of_redis", ahead_ms=ahead_ms)
+            self._client.report("clock_ahead_of_redis", ahead_ms=ahead_ms)
         self._is_skewed = is_skewed
 
     def _tell(self, batch: Sequence[FireItem], reply: FireReply) -> None:
@@ -252,13 +252,13 @@ class Firing:
             Decided(item, result.code, reply.now_ms - item.nominal_ms - item.delay_ms)
             for item, result in zip(batch, reply.results, strict=True)
         ]
-        self._asking.report("fires", decided=decided)
+        self._client.report("fires", decided=decided)
         doubtful = sum(
             item.is_doubtful and item.run is not NOTHING and _is_fired(item, result)
             for item, result in zip(batch, reply.results, strict=True)
         )
         if doubtful:
-            self._asking.report("fires_doubtful", count=doubtful)
+            self._client.report("fires_doubtful", count=doubtful)
 
 
 def _is_fired(item: FireItem, result: FireResult) -> bool:

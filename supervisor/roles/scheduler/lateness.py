@@ -16,7 +16,7 @@ from supervisor.core.election.lease import Term
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.effects import Steps
-from supervisor.roles.scheduler.fenced_client import Asking
+from supervisor.roles.scheduler.fenced_client import FencedClient
 from supervisor.store.schedules.expectations import Expectations, LatenessChange, LatenessReply
 
 PERIOD_NS = 5000 * MILLISECOND_NS
@@ -25,15 +25,15 @@ PERIOD_NS = 5000 * MILLISECOND_NS
 class Lateness:
     """Asks once a period, and again at once after a reply with changes."""
 
-    def __init__(self, expectations: Expectations, asking: Asking) -> None:
+    def __init__(self, expectations: Expectations, client: FencedClient) -> None:
         self._expectations = expectations
-        self._asking = asking
+        self._client = client
         self.begin()
 
     def begin(self) -> None:
         """Start a term."""
         self._told: list[LatenessChange] = []
-        self.wake_ns = self._asking.clock.elapsed_ns() + PERIOD_NS
+        self.wake_ns = self._client.clock.elapsed_ns() + PERIOD_NS
 
     def work(self, term: Term) -> Steps[bool]:
         """Ask if it is time; return whether it was.
@@ -42,30 +42,30 @@ class Lateness:
             TermOverError: the board has another term, or the tree stops.
             FencedError: Redis has another term.
         """
-        if self._asking.clock.elapsed_ns() < self.wake_ns:
+        if self._client.clock.elapsed_ns() < self.wake_ns:
             return False
         call = self._expectations.check(epoch=term.epoch, nonce=term.nonce, told=self._told)
-        self.wake_ns = self._asking.clock.elapsed_ns() + PERIOD_NS
+        self.wake_ns = self._client.clock.elapsed_ns() + PERIOD_NS
         try:
-            reply: LatenessReply = yield from self._asking.ask(term, call)
+            reply: LatenessReply = yield from self._client.ask(term, call)
         except StoreRefusedError as error:
-            self._asking.report("reading_refused", what="expectations", error=str(error))
+            self._client.report("reading_refused", what="expectations", error=str(error))
             return True
-        self._asking.report("schedules_late", count=reply.late)
+        self._client.report("schedules_late", count=reply.late)
         for change in reply.changes:
             self._report(change)
         self._told = reply.changes
         if reply.changes:
-            self.wake_ns = self._asking.clock.elapsed_ns()
+            self.wake_ns = self._client.clock.elapsed_ns()
         return True
 
     def _report(self, change: LatenessChange) -> None:
         if change.is_over:
-            self._asking.report("schedule_recovered", schedule=change.schedule)
+            self._client.report("schedule_recovered", schedule=change.schedule)
         elif change.run:
             why = f"{change.run} has not ended ok in time"
-            self._asking.report("schedule_late", schedule=change.schedule, promise="finish_within", why=why)
+            self._client.report("schedule_late", schedule=change.schedule, promise="finish_within", why=why)
         else:
             since = datetime.fromtimestamp(change.since_ms / 1000, UTC).isoformat(timespec="seconds")
             why = f"no run of it ended ok since {since}"
-            self._asking.report("schedule_late", schedule=change.schedule, promise="expect_success_every", why=why)
+            self._client.report("schedule_late", schedule=change.schedule, promise="expect_success_every", why=why)

@@ -27,7 +27,7 @@ from supervisor.core.schedules.checks import FireRefusal
 from supervisor.core.supervision.scoreboard import ChildState, Phase
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.reload.config_memfd import HandoverError
-from supervisor.roles.child import Following, Seat, Wakeup
+from supervisor.roles.child import ConfigFollower, Seat, Wakeup
 from supervisor.roles.effects import RunScript, Step, Watch
 from supervisor.roles.scheduler.backfill import Backfills
 from supervisor.roles.scheduler.firing import Decided
@@ -80,7 +80,7 @@ class Driver:
             follow=seat.board,
         )
         self._wakeup = Wakeup(seat.clock)
-        self._following = Following(seat)
+        self._following = ConfigFollower(seat)
         self._digest = schedules_digest(definitions) if definitions else ""
         report = SchedulerReport()
         rate = settings.scheduler.catchup_rate

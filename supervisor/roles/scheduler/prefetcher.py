@@ -21,9 +21,9 @@ from supervisor.core.errors import StoreRefusedError, TenureError
 from supervisor.core.model import FIRE_BATCH_MAX
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.effects import Steps
-from supervisor.roles.scheduler.fenced_client import REFUSED_MS, Asking, PutOff, ask_split
+from supervisor.roles.scheduler.fenced_client import REFUSED_MS, FencedClient, PutOff, ask_split
 from supervisor.roles.scheduler.fire_items import DecisionTime, DueSchedule
-from supervisor.roles.scheduler.reconcile import Evaluation, Telling, evaluate, unusable
+from supervisor.roles.scheduler.reconcile import CappedReports, Evaluation, evaluate, unusable
 from supervisor.roles.scheduler.schedule_cache import Catalogue
 from supervisor.roles.scheduler.watermarks import Watermarks
 from supervisor.roles.scheduler.window import NEVER_MS, PAGE, DueCursor, DueHeap, DueQuestion, Window
@@ -40,14 +40,19 @@ class Prefetcher:
     """Schedules read ahead during this term."""
 
     def __init__(
-        self, schedules: Schedules, asking: Asking, *, reconcile_ns: int, is_outdated: Callable[[str, bytes], bool]
+        self,
+        schedules: Schedules,
+        client: FencedClient,
+        *,
+        reconcile_ns: int,
+        is_outdated: Callable[[str, bytes], bool],
     ) -> None:
         self._schedules = schedules
         self._is_outdated = is_outdated
-        self._asking = asking
+        self._client = client
         self._reconcile_ns = reconcile_ns
-        self.marks = Watermarks(schedules, asking)
-        self._telling = Telling(asking.report)
+        self.marks = Watermarks(schedules, client)
+        self._telling = CappedReports(client.report)
         self._refused_until_ns = 0  # a page; 0: the last one was answered
         self.begin()
 
@@ -62,7 +67,7 @@ class Prefetcher:
         self._kept_back: dict[str, int] = {}  # schedule to the revision that is about to be changed or removed
         self._looks = DueHeap()  # schedules to read again at a time at which nothing is due
         self._put_off = PutOff()
-        self._reconcile_at_ns = self._asking.clock.elapsed_ns() + self._reconcile_ns
+        self._reconcile_at_ns = self._client.clock.elapsed_ns() + self._reconcile_ns
 
     @property
     def reconcile_at_ns(self) -> int:
@@ -108,12 +113,12 @@ class Prefetcher:
     def refuse(self, schedule: str, revision: int, reason: str) -> None:
         """Report why a definition cannot be used, and leave it: reading the schedule again plans it for later."""
         self._catalogue.refuse(schedule, revision, reason)
-        self._asking.report("schedule_invalid", schedule=schedule, reason=reason)
+        self._client.report("schedule_invalid", schedule=schedule, reason=reason)
         self.again(schedule)
 
     def put_off(self, schedules: Sequence[str], error: str, *, is_planned: bool = True) -> None:
         """Leave ``schedules`` alone for a minute: Redis refuses their runs, or if not ``is_planned``, their plan."""
-        now_ms = self._asking.clock.wall_ms()
+        now_ms = self._client.clock.wall_ms()
         self._telling.put_off(self._put_off.add(schedules, now_ms, is_planned=is_planned), error)
         for schedule in schedules:
             if is_planned:
@@ -128,11 +133,11 @@ class Prefetcher:
 
     def is_due(self, moment: DecisionTime) -> bool:
         """Return whether something is to be read now."""
-        if self._asking.clock.elapsed_ns() < self._refused_until_ns:
+        if self._client.clock.elapsed_ns() < self._refused_until_ns:
             return False
         for schedule in self._looks.due(moment.now_ms, PAGE):
             self.again(schedule)
-        if self._cursor.is_asked or self._again or self._asking.clock.elapsed_ns() >= self._reconcile_at_ns:
+        if self._cursor.is_asked or self._again or self._client.clock.elapsed_ns() >= self._reconcile_at_ns:
             return True
         if self._cursor.is_late_left and not self.window.behind:
             return True
@@ -148,8 +153,8 @@ class Prefetcher:
             found = yield from self._read(term, moment)
         except StoreRefusedError as error:
             if not self._refused_until_ns:
-                self._asking.report("reading_refused", what="schedules", error=str(error))
-            self._refused_until_ns = self._asking.clock.elapsed_ns() + AGAIN_NS
+                self._client.report("reading_refused", what="schedules", error=str(error))
+            self._refused_until_ns = self._client.clock.elapsed_ns() + AGAIN_NS
             self._cursor = self._cursor.rewound()
             return [], 0
         self._refused_until_ns = 0
@@ -158,7 +163,7 @@ class Prefetcher:
     def _read(self, term: Term, moment: DecisionTime) -> Steps[tuple[list[FireItem], int]]:
         again = list(self._again)[:PAGE]
         question = self._question(moment)
-        reply: DueReply = yield from self._asking.ask(term, self._call(question, again))
+        reply: DueReply = yield from self._client.ask(term, self._call(question, again))
         self._telling.read(reply, refused=len(self._put_off))
         self._cursor = self._cursor.after(question, reply, behind=self.window.behind)
         self.last_change = self.last_change or reply.last_change
@@ -170,7 +175,7 @@ class Prefetcher:
         return begin, reply.now_ms
 
     def _question(self, moment: DecisionTime) -> DueQuestion:
-        now_ns = self._asking.clock.elapsed_ns()
+        now_ns = self._client.clock.elapsed_ns()
         is_reconciling = now_ns >= self._reconcile_at_ns
         self._cursor = self._cursor.caught_up(moment)
         if is_reconciling:
@@ -206,7 +211,7 @@ class Prefetcher:
         names = list(unknown)
         for start in range(0, len(names), PAGE):
             page = names[start : start + PAGE]
-            bodies = yield from self._asking.ask(term, self._schedules.definitions(page))
+            bodies = yield from self._client.ask(term, self._schedules.definitions(page))
             for name, found in zip(page, bodies, strict=True):
                 if found is None:
                     self._catalogue.forget(name)
@@ -217,11 +222,11 @@ class Prefetcher:
                     continue
                 reason = self._catalogue.learn(name, revision, body, is_dynamic=unknown[name])
                 if reason is not None:
-                    self._asking.report("schedule_invalid", schedule=name, reason=reason)
+                    self._client.report("schedule_invalid", schedule=name, reason=reason)
         followed = list(self._catalogue.followed(seen).items())
         for start in range(0, len(followed), PAGE):
             part = followed[start : start + PAGE]
-            bodies = yield from self._asking.ask(term, self._schedules.definitions([name for name, _ in part]))
+            bodies = yield from self._client.ask(term, self._schedules.definitions([name for name, _ in part]))
             for (_, followers), found in zip(part, bodies, strict=True):
                 for known in followers:
                     known.take_source(None if found is None else found[1])
@@ -276,7 +281,7 @@ class Prefetcher:
         def call_of(items: Sequence[tuple[PlanItem, Evaluation]]) -> Call[list[PlanCode]]:
             return self._schedules.plan(epoch=term.epoch, nonce=term.nonce, items=[plan for plan, _ in items])
 
-        for asked, codes, error in (yield from ask_split(self._asking, term, plans, call_of)):
+        for asked, codes, error in (yield from ask_split(self._client, term, plans, call_of)):
             if error:
                 self.put_off([plan.seen.schedule for plan, _ in asked], error, is_planned=False)
                 continue
@@ -312,9 +317,11 @@ class Prefetcher:
 class Auditor:
     """Reads a page of schedules each period, and has those read again that are in no plan."""
 
-    def __init__(self, schedules: Schedules, asking: Asking, *, period_ns: int, again: Callable[[str], None]) -> None:
+    def __init__(
+        self, schedules: Schedules, client: FencedClient, *, period_ns: int, again: Callable[[str], None]
+    ) -> None:
         self._schedules = schedules
-        self._asking = asking
+        self._client = client
         self._period_ns = period_ns
         self._again = again
         self.begin()
@@ -322,19 +329,19 @@ class Auditor:
     def begin(self) -> None:
         """Start a term."""
         self._cursor = "0"
-        self.wake_ns = self._asking.clock.elapsed_ns() + self._period_ns
+        self.wake_ns = self._client.clock.elapsed_ns() + self._period_ns
 
     def work(self, term: Term) -> Steps[bool]:
         """Search one page if it is time; return whether it was."""
-        if self._asking.clock.elapsed_ns() < self.wake_ns:
+        if self._client.clock.elapsed_ns() < self.wake_ns:
             return False
-        self.wake_ns = self._asking.clock.elapsed_ns() + self._period_ns
+        self.wake_ns = self._client.clock.elapsed_ns() + self._period_ns
         try:
-            self._cursor, lost = yield from self._asking.ask(term, self._schedules.audit(self._cursor))
+            self._cursor, lost = yield from self._client.ask(term, self._schedules.audit(self._cursor))
         except StoreRefusedError as error:
-            self._asking.report("reading_refused", what="audit", error=str(error))
+            self._client.report("reading_refused", what="audit", error=str(error))
             return True
         for schedule in lost:
-            self._asking.report("schedule_overdue", schedule=schedule, reason="it is in no plan")
+            self._client.report("schedule_overdue", schedule=schedule, reason="it is in no plan")
             self._again(schedule)
         return True

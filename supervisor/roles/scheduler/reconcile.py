@@ -107,7 +107,7 @@ ANNOUNCED_MAX = 200  # schedules that get a log line of their own in a term
 NAMED_MAX = 10  # schedules named in one line
 
 
-class Telling:
+class CappedReports:
     """Reports changes since its last report."""
 
     def __init__(self, report: Reporter) -> None:

@@ -28,10 +28,10 @@ from supervisor.core.supervision.scoreboard import Board
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.effects import Reporter, Sleep, Steps, Watch
 from supervisor.roles.scheduler.backfill import Backfills
-from supervisor.roles.scheduler.config_sync import Declaring
-from supervisor.roles.scheduler.fenced_client import Asking, TermOverError, same
+from supervisor.roles.scheduler.config_sync import ConfigSync
+from supervisor.roles.scheduler.fenced_client import FencedClient, TermOverError, same
 from supervisor.roles.scheduler.fire_items import DecisionTime
-from supervisor.roles.scheduler.firing import Firing
+from supervisor.roles.scheduler.firing import FireDispatcher
 from supervisor.roles.scheduler.lateness import Lateness
 from supervisor.roles.scheduler.prefetcher import Auditor, Prefetcher
 from supervisor.store.schedules.expectations import Expectations
@@ -81,19 +81,19 @@ class Scheduler:
         self._catchup_rate = catchup_rate
         self._backfills = backfills
         self._report = report
-        self._asking = Asking(
+        self._client = FencedClient(
             board=board, clock=clock, is_stopping=is_stopping, report=report, rng=rng, idle_ns=self.idle_ns
         )
         self._prefetcher = Prefetcher(
             schedules,
-            self._asking,
+            self._client,
             reconcile_ns=self.reconcile_ns,
             is_outdated=lambda schedule, body: self._declaring.is_outdated(schedule, body),  # noqa: PLW0108 - replaced
         )
-        self._auditor = Auditor(schedules, self._asking, period_ns=self.audit_ns, again=self._prefetcher.again)
-        self._rezoning = Rezoning(schedules, self._asking, zones_version)
-        self._lateness = Lateness(Expectations(schedules.keys), self._asking)
-        self._firing = Firing(schedules, self._asking, self._prefetcher, moment=self._moment)
+        self._auditor = Auditor(schedules, self._client, period_ns=self.audit_ns, again=self._prefetcher.again)
+        self._rezoning = TzdataUpdate(schedules, self._client, zones_version)
+        self._lateness = Lateness(Expectations(schedules.keys), self._client)
+        self._firing = FireDispatcher(schedules, self._client, self._prefetcher, moment=self._moment)
         self._refused: Term | None = None
         self._refused_until_ns = 0  # no renewal before the refusal is trusted for as long
         self._allow_empty = allow_empty
@@ -104,7 +104,7 @@ class Scheduler:
     def redeclare(self, definitions: Sequence[ScheduleDef]) -> None:
         """Bring in another configuration from now on. Between two steps: a half-written set is compared anew."""
         self._definitions = definitions
-        self._declaring = Declaring(
+        self._declaring = ConfigSync(
             self._schedules.keys,
             definitions,
             lease_ms=self._lease_ms,
@@ -115,8 +115,8 @@ class Scheduler:
 
     def run(self) -> Steps[None]:
         """Serve until asked to stop."""
-        while not self._asking.is_stopping():
-            term = self._asking.board.term()
+        while not self._client.is_stopping():
+            term = self._client.board.term()
             if not term.is_trusted(self._clock.elapsed_ns()) or self._is_refused(term):
                 yield Sleep(self._clock.elapsed_ns() + self.idle_ns)
                 continue
@@ -128,7 +128,7 @@ class Scheduler:
                 # Another term stands in Redis. This one comes back only if Redis goes back to before it.
                 asked_since_ns = self._clock.elapsed_ns() + self._lease_ms * MILLISECOND_NS
                 self._refused = term
-                self._refused_until_ns = max(self._asking.board.term().trusted_until_ns, asked_since_ns)
+                self._refused_until_ns = max(self._client.board.term().trusted_until_ns, asked_since_ns)
                 self._report("fenced", epoch=term.epoch, current_epoch=error.current_epoch)
             self._report("term_left", epoch=term.epoch)
 
@@ -143,7 +143,7 @@ class Scheduler:
         return False
 
     def _serve(self, term: Term) -> Steps[None]:
-        self._report("term_begun", acquired_ns=self._asking.board.header.acquired_ns)
+        self._report("term_begun", acquired_ns=self._client.board.header.acquired_ns)
         self._prefetcher.begin()
         self._prefetcher.marks.begin(term)
         self._firing.begin()
@@ -154,7 +154,7 @@ class Scheduler:
         try:
             yield from self._prefetcher.marks.restore(term, self._definitions)  # before anything is defined anew
             while True:
-                yield from self._asking.await_trust(term)
+                yield from self._client.await_trust(term)
                 if not (yield from self._work(term)):
                     changes = yield Watch(self._prefetcher.last_change, self._wake_ns())
                     if changes:
@@ -223,7 +223,7 @@ class Scheduler:
 
     def _notice_loss(self) -> None:
         """Read everything again after a loss of data: a revision may have come back with another definition."""
-        lost_ms = self._asking.board.header.doubtful_until_ms
+        lost_ms = self._client.board.header.doubtful_until_ms
         if lost_ms != self._lost_ms:
             self._lost_ms = lost_ms
             self._firing.begin()
@@ -231,7 +231,7 @@ class Scheduler:
             self._auditor.begin()
 
     def _moment(self) -> DecisionTime:
-        doubtful_ms = max(self._asking.board.header.doubtful_until_ms, self._prefetcher.marks.doubtful_until_ms)
+        doubtful_ms = max(self._client.board.header.doubtful_until_ms, self._prefetcher.marks.doubtful_until_ms)
         return DecisionTime(self._clock.wall_ms(), 2 * self._lease_ms, doubtful_ms)
 
     def _wake_ns(self) -> int:
@@ -247,14 +247,14 @@ class Scheduler:
             wake_ns = min(wake_ns, self._firing.held_until_ns)
         if self._prefetcher.window.behind:
             wake_ns = min(wake_ns, self._late_at_ns)
-        if not self._declaring.is_done(self._asking.board.term()):
+        if not self._declaring.is_done(self._client.board.term()):
             wake_ns = min(wake_ns, self._declaring.wake_ns)
         if self._backfills is not None:
             wake_ns = min(wake_ns, self._backfills.wake_ns)
         return max(wake_ns, now_ns)
 
 
-class Rezoning:
+class TzdataUpdate:
     """Goes through the stored schedules once a term, page by page, if the version differs.
 
     Guarantees
@@ -265,9 +265,9 @@ class Rezoning:
         Anything while replicas with different data lead in turn: each plans by its own.
     """
 
-    def __init__(self, schedules: Schedules, asking: Asking, version: str) -> None:
+    def __init__(self, schedules: Schedules, client: FencedClient, version: str) -> None:
         self._schedules = schedules
-        self._asking = asking
+        self._client = client
         self._version = version  # empty: it is not asked about
         self._cursor: str | None = None
 
@@ -286,12 +286,12 @@ class Rezoning:
             return False
         call = self._schedules.rezone(epoch=term.epoch, nonce=term.nonce, version=self._version, cursor=self._cursor)
         try:
-            cursor, count = yield from self._asking.ask(term, call)
+            cursor, count = yield from self._client.ask(term, call)
         except StoreRefusedError as error:
-            self._asking.report("reading_refused", what="zones", error=str(error))
+            self._client.report("reading_refused", what="zones", error=str(error))
             self._cursor = None
             return False
         self._cursor = None if cursor == "0" else cursor
         if count:
-            self._asking.report("schedules_rezoned", count=count, version=self._version)
+            self._client.report("schedules_rezoned", count=count, version=self._version)
         return True

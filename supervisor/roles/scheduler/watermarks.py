@@ -28,7 +28,7 @@ from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.catchup import MISSED_MAX
 from supervisor.core.schedules.triggers import trigger_of
 from supervisor.roles.effects import Steps
-from supervisor.roles.scheduler.fenced_client import Asking
+from supervisor.roles.scheduler.fenced_client import FencedClient
 from supervisor.roles.scheduler.fire_items import DecisionTime
 from supervisor.roles.scheduler.schedule_cache import Catalogue
 from supervisor.store.schedules.fire import Schedules, Seed
@@ -41,9 +41,9 @@ PAGE = 250
 class Watermarks:
     """Watermarks of the schedules, as this process decided or read them in the term that it serves."""
 
-    def __init__(self, schedules: Schedules, asking: Asking) -> None:
+    def __init__(self, schedules: Schedules, client: FencedClient) -> None:
         self._schedules = schedules
-        self._asking = asking
+        self._client = client
         self._marks: dict[str, int] = {}
         self._former: dict[str, int] = {}  # of terms before others led: none goes back behind them either
         self._epoch = 0  # of the term that the marks are of
@@ -54,7 +54,7 @@ class Watermarks:
 
     def begin(self, term: Term) -> None:
         """Start a term: the memory remains valid if no other replica led in between."""
-        self._is_sole = 0 < self._epoch >= self._asking.board.header.foreign_epoch
+        self._is_sole = 0 < self._epoch >= self._client.board.header.foreign_epoch
         if not self._is_sole:
             self._former = dict(islice((self._former | self._marks).items(), MARKS_MAX))
             self._marks.clear()
@@ -92,7 +92,7 @@ class Watermarks:
 
     def doubt(self, mark_ms: int = 0) -> None:
         """Note that Redis went back. The clock of this machine may be behind the one that decided up to ``mark_ms``."""
-        self.doubtful_until_ms = max(self.doubtful_until_ms, mark_ms, self._asking.clock.wall_ms())
+        self.doubtful_until_ms = max(self.doubtful_until_ms, mark_ms, self._client.clock.wall_ms())
 
     def restore(self, term: Term, definitions: Sequence[ScheduleDef]) -> Steps[None]:
         """Write back watermarks where Redis has none, once after each loss of all data.
@@ -100,7 +100,7 @@ class Watermarks:
         Whoever leads may have died in the middle of it, before it declared a schedule. So each leader that knows of
         the loss does it, until one has declared: then Redis reports that it is over.
         """
-        loss = self._asking.board.header.data_loss_epoch
+        loss = self._client.board.header.data_loss_epoch
         if not 0 < loss <= term.epoch or self._restored == loss:
             return
         seeded = lost = 0
@@ -110,22 +110,22 @@ class Watermarks:
                 continue
             try:
                 call = self._schedules.seed(epoch=term.epoch, nonce=term.nonce, seeds=page)
-                done = yield from self._asking.ask(term, call)
+                done = yield from self._client.ask(term, call)
                 if done.is_over:
                     break
                 seeded, lost = seeded + done.written, lost + done.lost
             except StoreRefusedError as error:
-                self._asking.report("reading_refused", what="watermarks", error=str(error))
+                self._client.report("reading_refused", what="watermarks", error=str(error))
         self._restored = loss
         known = len(self._marks)
-        self._asking.report("watermarks_seeded", seeded=seeded, known=known)
+        self._client.report("watermarks_seeded", seeded=seeded, known=known)
         if lost:
-            header = self._asking.board.header
-            self._asking.report("due_times_lost", count=lost, after_ms=header.sighted_ms, until_ms=header.lost_until_ms)
+            header = self._client.board.header
+            self._client.report("due_times_lost", count=lost, after_ms=header.sighted_ms, until_ms=header.lost_until_ms)
 
     def _seed(self, definition: ScheduleDef) -> Seed | None:
         """Return the known seed of one schedule; None where nothing is known."""
-        header = self._asking.board.header
+        header = self._client.board.header
         sighted_ms, lost_until_ms = header.sighted_ms, max(header.lost_until_ms, header.sighted_ms)
         if not sighted_ms:
             return None

@@ -25,7 +25,7 @@ from aiohttp import web
 from supervisor.clock import Clock
 from supervisor.core.supervision.health import HealthEndpoint
 from supervisor.roles.web.access.peers import Peers
-from supervisor.roles.web.connection_table import REQUEST_S, AddressTurns, ConnectionEntry, Places
+from supervisor.roles.web.connection_table import REQUEST_S, AddressTurns, ConnectionEntry, ConnectionTable
 from supervisor.roles.web.http_protocol import LINE_BYTES_MAX
 from supervisor.roles.web.responses import HEADERS, PEER, unavailable
 
@@ -114,7 +114,7 @@ class ConnectionGate:
         self._identify = identify or Peers(clock).identify
         self._tls = tls
         self._refusal = refusal
-        self._places = Places()
+        self._places = ConnectionTable()
         self._silent: dict[ConnectionEntry, socket.socket] = {}
         self._connections: dict[ConnectionEntry, _ActiveConnection] = {}
         self._by_protocol: dict[Held, ConnectionEntry] = {}

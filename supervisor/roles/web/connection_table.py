@@ -68,7 +68,7 @@ class ConnectionEntry:
         return not self.is_busy and (not self.has_asked or is_over)
 
 
-class Places:
+class ConnectionTable:
     """All connections of one listener, in the order of their accept."""
 
     def __init__(self) -> None:

@@ -25,7 +25,7 @@ from aiohttp import web
 
 from supervisor.core.supervision.scoreboard import ChildState
 from supervisor.core.units import SECOND_NS
-from supervisor.roles.child import Following, Seat
+from supervisor.roles.child import ConfigFollower, Seat
 from supervisor.roles.web import debug
 from supervisor.roles.web.access.auth import WatchedFile, warn_of_exposure
 from supervisor.roles.web.access.peers import Peers
@@ -211,7 +211,7 @@ class _Pulse:
         self._loop = loop
         self._due_ns = seat.clock.elapsed_ns()
         self._timer: asyncio.TimerHandle | None = None
-        self._following = Following(seat)
+        self._following = ConfigFollower(seat)
 
     def start(self) -> None:
         """Beat now and from now on."""

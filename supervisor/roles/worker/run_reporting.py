@@ -79,7 +79,7 @@ class _Job:
         self.outcomes: dict[Outcome, int] = {}
 
 
-class Ends:
+class RunReporter:
     """The telling of one worker process."""
 
     def __init__(self) -> None:

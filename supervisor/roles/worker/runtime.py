@@ -20,9 +20,9 @@ from supervisor.core.units import SECOND_NS
 from supervisor.roles.child import Seat
 from supervisor.roles.worker.attempt.executor import Executor
 from supervisor.roles.worker.attempt.hooks import Pipeline
-from supervisor.roles.worker.attempt.invocation import Calling
+from supervisor.roles.worker.attempt.invocation import JobInvoker
 from supervisor.roles.worker.polling.poll import PollSession, SessionLostError, SuspectLane
-from supervisor.roles.worker.process.heartbeat import Presence
+from supervisor.roles.worker.process.heartbeat import WorkerHeartbeat
 from supervisor.roles.worker.process.redis_backoff import Outage
 from supervisor.roles.worker.run_logs import OutputKeeping
 from supervisor.settings.sections.models import PoolSettings
@@ -53,7 +53,7 @@ def resident_kib() -> int:
         return 0
 
 
-class Recycling:
+class RecyclingLimits:
     """The limits of one worker process.
 
     Growth counts from the need of the process once it had settled in, not from nothing: with a limit on the whole a
@@ -67,7 +67,7 @@ class Recycling:
         self,
         pool: PoolSettings,
         *,
-        presence: Presence,
+        presence: WorkerHeartbeat,
         clock: Clock,
         uniform: Callable[[], float],
         resident: Callable[[], int] = resident_kib,
@@ -168,9 +168,9 @@ class WorkerRuntime:
         self.limits = limits = seat.settings.queues
         self.clock = clock
         self.queues = Queues(keys)
-        self.presence = Presence(seat)
+        self.presence = WorkerHeartbeat(seat)
         pipeline = Pipeline(seat.settings, clock, kind)
-        self.calling = Calling(
+        self.calling = JobInvoker(
             kind=kind, clock=clock, producer=producer, on_ill=self.presence.resources, pipeline=pipeline
         )
         self.outputs = OutputKeeping(seat.settings.log.runs, worker=seat.session, clock=clock, runner=producer)
@@ -188,7 +188,7 @@ class WorkerRuntime:
         )
         self.outage = Outage(clock, uniform)
         self.suspects = SuspectLane(seat, clock, uniform, slots=self.concurrency)
-        self._recycling = Recycling(pool, presence=self.presence, clock=clock, uniform=uniform)
+        self._recycling = RecyclingLimits(pool, presence=self.presence, clock=clock, uniform=uniform)
         self._asked_ns = 0  # when the poll was sent whose reply comes next
         self._confirmed_ns = 0  # when the last poll was sent that Redis answered: then this session was open
         self._unreported: list[tuple[list[Ack], list[str]]] = []  # settled acknowledgements, and ids of stale ones

@@ -39,7 +39,7 @@ from supervisor.store.producer.bulk import BatchStream, Totals, send, send_async
 from supervisor.store.producer.destination import Destination
 from supervisor.store.producer.job_templates import JobTemplate, JobTemplates
 from supervisor.store.producer.options import Args, Each, EnqueueOptions, JobRef, ManyOptions
-from supervisor.store.producer.run_asking import RunAsking
+from supervisor.store.producer.run_asking import RunQueries
 from supervisor.store.producer.tracing import traceparent_of
 from supervisor.store.producer.waiting import RunWaits
 from supervisor.store.queues.pages import Served
@@ -104,7 +104,7 @@ class Producer:
         self._by_loop: WeakKeyDictionary[Any, AsyncStore] = WeakKeyDictionary()
         self._batchers: WeakKeyDictionary[Any, EnqueueBatcher] = WeakKeyDictionary()
         waits = RunWaits(self.keys, open_store=self._open, clock=self._clock, entropy=self._entropy)
-        self._asking = RunAsking(
+        self._asking = RunQueries(
             self.keys,
             clock=self._clock,
             run=self._run,
@@ -121,7 +121,7 @@ class Producer:
         return self._limits or QueueSettings()
 
     @property
-    def asking(self) -> RunAsking:
+    def asking(self) -> RunQueries:
         """Questions about runs, for their handles."""
         if self._pid != os.getpid():
             self._forget()

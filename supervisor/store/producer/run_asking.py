@@ -53,7 +53,7 @@ class WaitForEnd:
 Effects: TypeAlias = Generator[Call[Any] | WaitForEnd, Any, T]
 
 
-class RunAsking:
+class RunQueries:
     """Asks about runs of one cluster."""
 
     def __init__(

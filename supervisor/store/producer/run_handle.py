@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from supervisor.store.producer.producer import Producer
-    from supervisor.store.producer.run_asking import RunAsking
+    from supervisor.store.producer.run_asking import RunQueries
     from supervisor.store.producer.run_pages import ChildPage
     from supervisor.store.producer.run_status import RunStatus
     from supervisor.store.queues.fanout_counts import Tally
@@ -137,7 +137,7 @@ class Run(Generic[R]):
         asking = self._asking()
         return await asking.answer_async(asking.children(self.id, has_results=results, start=start, limit=limit))
 
-    def _asking(self) -> RunAsking:
+    def _asking(self) -> RunQueries:
         if self.producer is not None:
             return self.producer.asking
         from supervisor.store.producer.connection import current  # noqa: PLC0415 - a handle loads no Redis client

@@ -50,7 +50,7 @@ class SpeechlessError(Exception):
         raise RuntimeError(self.args[0])
 
 
-class Telling(Plugin):
+class CappedReports(Plugin):
     """A class that tells its secret in errors of all kinds."""
 
     name = "telling"
@@ -82,7 +82,7 @@ class Telling(Plugin):
 @pytest.mark.parametrize("how", ["cause", "note", "several", "speechless", "exit"])
 def test_no_error_of_a_class_shows_a_secret(desk: PluginCalls, how: str, place: str) -> None:
     """The record of a failed run holds the whole traceback, with notes and causes; and it is the plugin's failure."""
-    desk.registry.register(Telling)
+    desk.registry.register(CappedReports)
     desk.configure("telling", secrets={"key": KEY}, options={"how": how, "in": place})
 
     with pytest.raises(PluginError) as caught:

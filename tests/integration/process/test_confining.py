@@ -12,7 +12,7 @@ from supervisor.core.jobs.confinement import Confinement
 from supervisor.process.command import confinement as confining
 from supervisor.process.command.confinement import confined, faults, home_of
 from supervisor.process.command.guard import AT_CGROUP, PLACES
-from supervisor.process.command.handle import CommandEnding, CommandGuard, signals_held
+from supervisor.process.command.handle import CommandEnd, CommandGuard, signals_held
 from supervisor.process.command.spec import prepare
 from supervisor.process.system import landlock
 
@@ -20,7 +20,7 @@ IS_ROOT = os.geteuid() == 0
 OTHER = 65534 if IS_ROOT else os.geteuid()
 
 
-def run(line: str, **confinement: Any) -> tuple[str, CommandEnding]:
+def run(line: str, **confinement: Any) -> tuple[str, CommandEnd]:
     """Run a shell line confined; return what it wrote, and how it ended."""
     launch = prepare(command=line, shell="/bin/sh", env={"PATH": os.defpath}, cwd="/", stdin=None)
     guard, (end, output), null = CommandGuard(), os.pipe(), os.open(os.devnull, os.O_RDONLY)

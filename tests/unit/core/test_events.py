@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.events import FRESH_PER_S, IDLE_NS, PACE_NS, SERIES_MAX, Event, Folding, tell
+from supervisor.core.events import FRESH_PER_S, IDLE_NS, PACE_NS, SERIES_MAX, Event, EventAggregator, tell
 
 S = 1_000_000_000
 KEY = ("run_failed", "warning", "tests.job")
 
 
-def admit(folding: Folding, now_ns: int, key: tuple[str, str, str] = KEY, note: str = "") -> list[Event]:
+def admit(folding: EventAggregator, now_ns: int, key: tuple[str, str, str] = KEY, note: str = "") -> list[Event]:
     """Record one event and return what is told of it now."""
     _, due = folding.admit(key, note=note, fields={}, now_ns=now_ns, wall_ms=now_ns // 1_000_000)
     return [tell(series, replica="r", role="t", now_ns=now_ns) for series in due]
@@ -19,7 +19,7 @@ def admit(folding: Folding, now_ns: int, key: tuple[str, str, str] = KEY, note: 
 
 def test_the_first_of_a_series_is_told_at_once_and_the_rest_together() -> None:
     """Who waits for one event gets it now; who gets a thousand gets a number."""
-    folding = Folding()
+    folding = EventAggregator()
     (first,) = admit(folding, S, note="one")
     assert (first.count, first.note) == (1, "one")
 
@@ -33,7 +33,7 @@ def test_the_first_of_a_series_is_told_at_once_and_the_rest_together() -> None:
 
 def test_a_series_that_goes_on_is_told_at_its_pace_by_its_own_events() -> None:
     """A process whose beats stopped still tells."""
-    folding = Folding()
+    folding = EventAggregator()
     admit(folding, 0)
     assert [event.count for event in admit(folding, PACE_NS)] == [2]
     assert admit(folding, PACE_NS + 1) == []
@@ -42,7 +42,7 @@ def test_a_series_that_goes_on_is_told_at_its_pace_by_its_own_events() -> None:
 
 def test_a_series_that_was_quiet_for_long_is_over() -> None:
     """What happens once a day is one event each day, not a count that grows."""
-    folding = Folding()
+    folding = EventAggregator()
     admit(folding, 0)
     admit(folding, 1)
     untold, fresh = admit(folding, IDLE_NS + 1)
@@ -52,14 +52,14 @@ def test_a_series_that_was_quiet_for_long_is_over() -> None:
 
 def test_level_and_subject_part_series() -> None:
     """Two schedules that fail are two things to look at."""
-    folding = Folding()
+    folding = EventAggregator()
     keys = [KEY, ("run_failed", "error", "tests.job"), ("run_failed", "warning", "other")]
     assert [len(admit(folding, 0, key)) for key in keys] == [1, 1, 1]
 
 
 def test_new_series_are_limited_in_each_second() -> None:
     """A program that invents subjects cannot fill log and stream."""
-    folding = Folding()
+    folding = EventAggregator()
     admitted = [
         folding.admit(("r", "info", str(number)), note="", fields={}, now_ns=0, wall_ms=0)[0] for number in range(100)
     ]
@@ -69,7 +69,7 @@ def test_new_series_are_limited_in_each_second() -> None:
 
 def test_the_series_that_was_quiet_longest_makes_room_and_is_told() -> None:
     """Memory is bounded, and nothing that was counted is lost by it."""
-    folding = Folding()
+    folding = EventAggregator()
     admit(folding, 0)
     admit(folding, 1)
     told = [
@@ -82,7 +82,7 @@ def test_the_series_that_was_quiet_longest_makes_room_and_is_told() -> None:
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 7 * S)), max_size=200))
 def test_every_admitted_event_is_told_exactly_once(steps: list[tuple[int, int]]) -> None:
     """The sum of what is told is what was recorded, less what was refused."""
-    folding = Folding()
+    folding = EventAggregator()
     now_ns, refused, told = 0, 0, 0
     for subject, wait_ns in steps:
         now_ns += wait_ns

@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from supervisor.core.supervision import pool as pools
-from supervisor.core.supervision.pool import Fact, News, Rolling, _Change
+from supervisor.core.supervision.pool import Fact, News, PoolReplacement, _Change
 from supervisor.core.supervision.pool_rows import MOVES, ImpossibleMoveError, Move, Order, RowState
 from supervisor.core.supervision.scoreboard import SlotState
 from tests.unit.core.pool_world import UP, SimulatedPool
@@ -66,7 +66,7 @@ def test_a_successor_that_does_not_come_up_leaves_the_old_one_at_work(state: Slo
     world.set(2, state)
     world.settle()
     assert world.up == [0, 1]
-    assert world.pool.rolling is Rolling.ABORTED
+    assert world.pool.rolling is PoolReplacement.ABORTED
     assert world.news == [News.REPLACING, News.ABORTED, News.ROLL_ABORTED]
     world.run()
     assert world.up == [0, 1]
@@ -81,7 +81,7 @@ def test_an_abort_keeps_the_old_ones_also_where_a_successor_runs() -> None:
     world.fork(8)
     world.set(8, UP)
     world.take(pools.abort(world.pool))
-    assert world.pool.rolling is Rolling.ABORTED
+    assert world.pool.rolling is PoolReplacement.ABORTED
     world.run()
     assert world.up == [*range(8)]
     assert world.news == [News.REPLACING] * 2 + [News.ABORTED, News.ROLL_ABORTED, News.ABORTED]
@@ -112,13 +112,13 @@ def test_a_roll_waits_for_one_that_took_a_place_before_it_ran(*, comes_up: bool)
     world.settle()
     world.settle()
     assert world.pool.places[2] is RowState.MEMBER
-    assert world.pool.rolling is Rolling.GOING
+    assert world.pool.rolling is PoolReplacement.GOING
     assert len(world.pool.waiting) == 1, "the other one goes on meanwhile"
     world.set(2, UP if comes_up else SlotState.BACKOFF)
     world.settle()
-    assert world.pool.rolling is (Rolling.GOING if comes_up else Rolling.ABORTED)
+    assert world.pool.rolling is (PoolReplacement.GOING if comes_up else PoolReplacement.ABORTED)
     world.run()
-    assert world.pool.rolling is (Rolling.DONE if comes_up else Rolling.ABORTED)
+    assert world.pool.rolling is (PoolReplacement.DONE if comes_up else PoolReplacement.ABORTED)
 
 
 def test_an_old_one_that_died_and_came_back_needs_no_successor() -> None:
@@ -166,7 +166,7 @@ def test_a_roll_replaces_everybody_a_quarter_at_a_time() -> None:
         world.settle()
         assert len(world.pool.pairs) <= 2
         assert len(world.up) >= 8
-        if world.pool.rolling is Rolling.DONE:
+        if world.pool.rolling is PoolReplacement.DONE:
             break
         world.run_once()
     assert (world.news.count(News.REPLACED), world.news.count(News.ROLLED)) == (8, 1)
@@ -182,7 +182,7 @@ def test_a_roll_while_old_ones_take_hours_goes_on_in_the_spare_rows() -> None:
     for _ in range(10):
         world.run_once()
         world.settle()
-    assert world.pool.rolling is Rolling.DONE
+    assert world.pool.rolling is PoolReplacement.DONE
     assert [fact.state for fact in world.facts[:4]] == [SlotState.STOPPING] * 2 + [UP] * 2
 
 
@@ -195,7 +195,7 @@ def test_a_roll_includes_a_successor_that_was_forked_before_it() -> None:
     world.take(pools.roll(world.pool, world.facts))
     world.settle()
     world.run()
-    assert world.pool.rolling is Rolling.DONE
+    assert world.pool.rolling is PoolReplacement.DONE
     assert len(world.up) == 1
     assert world.news.count(News.REPLACED) == 2
 
@@ -313,7 +313,7 @@ def test_what_is_made_quiet_or_dies_while_it_waits_to_be_replaced_is_not_replace
     world.die(3)
     world.fork(3)
     world.run()
-    assert (world.news.count(News.REPLACED), world.pool.rolling) == (2, Rolling.DONE)
+    assert (world.news.count(News.REPLACED), world.pool.rolling) == (2, PoolReplacement.DONE)
     assert world.pool.places[2] is RowState.QUIET
     assert world.facts[3] == Fact(UP, 2, world.facts[3].started_ns)
 

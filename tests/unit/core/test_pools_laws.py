@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from supervisor.core.supervision import pool as pools
-from supervisor.core.supervision.pool import Rolling
+from supervisor.core.supervision.pool import PoolReplacement
 from supervisor.core.supervision.pool_rows import RowState
 from supervisor.core.supervision.scoreboard import SlotState
 from tests.unit.core.pool_world import UP, SimulatedPool
@@ -94,4 +94,4 @@ def test_whatever_happens_a_replacement_takes_nothing_away_and_ends(
         quiet = len(world.pool.rows(RowState.QUIET))
         assert (world.pool.pairs, world.pool.waiting) == ((), ())
         assert len(world.up) + quiet == world.pool.desired
-        assert world.pool.rolling is not Rolling.GOING
+        assert world.pool.rolling is not PoolReplacement.GOING

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from supervisor.core.supervision.pool import Rolling
+from supervisor.core.supervision.pool import PoolReplacement
 from supervisor.core.supervision.reload import NewLimits, ReloadOutcome, ReloadPlan, ReloadRecord
 from supervisor.core.supervision.scoreboard import Header, Phase
 from supervisor.core.units import SECOND_NS
@@ -29,7 +29,7 @@ class Book:
     """The pools, as far as a reload sees them."""
 
     counts: dict[str, int] = field(default_factory=lambda: {"io": 2, "cpu": 1})
-    states: dict[str, Rolling] = field(default_factory=dict)
+    states: dict[str, PoolReplacement] = field(default_factory=dict)
     refusal: str = ""
     calls: list[Any] = field(default_factory=list)
 
@@ -45,13 +45,13 @@ class Book:
         return self.refusal
 
     def roll(self, pools: Iterable[str]) -> None:
-        self.states |= dict.fromkeys(pools, Rolling.GOING)
+        self.states |= dict.fromkeys(pools, PoolReplacement.GOING)
 
     def abort(self, pools: Iterable[str], _now_ns: int) -> None:
-        self.states |= dict.fromkeys(pools, Rolling.ABORTED)
+        self.states |= dict.fromkeys(pools, PoolReplacement.ABORTED)
 
-    def rolling(self, pool: str) -> Rolling:
-        return self.states.get(pool, Rolling.NEVER)
+    def rolling(self, pool: str) -> PoolReplacement:
+        return self.states.get(pool, PoolReplacement.NEVER)
 
     def restart(self, slot: str, _now_ns: int) -> str:
         self.calls.append(("restart", slot))
@@ -213,11 +213,11 @@ def test_workers_go_first_and_the_rest_follows_once_they_run(world: ReloadedPare
     world.plan = replace_plan(rolled=("io", "cpu"), processes={"io": 4})
     world.reload()
     assert (world.epochs, world.book.counts["io"]) == ((0, 1), 4)
-    world.book.states["io"] = Rolling.DONE
+    world.book.states["io"] = PoolReplacement.DONE
     world.turn()
     assert world.outcomes == []
 
-    world.book.states["cpu"] = Rolling.DONE
+    world.book.states["cpu"] = PoolReplacement.DONE
     world.turn()
     assert (world.outcomes, world.epochs) == ([ReloadOutcome.APPLIED], (1, 1))
 
@@ -227,11 +227,11 @@ def test_workers_that_do_not_come_up_undo_it(world: ReloadedParent) -> None:
     world.plan = replace_plan(rolled=("io", "cpu"), processes={"io": 4})
     world.reload()
     world.tree.slots.append(worker("worker-io-5", "io", world.clock.now_ns))
-    world.book.states |= {"cpu": Rolling.ABORTED}
+    world.book.states |= {"cpu": PoolReplacement.ABORTED}
     world.turn()
     assert (world.outcomes, world.epochs, world.book.counts["io"]) == ([ReloadOutcome.UNDONE], (0, 0), 2)
     assert world.book.calls == [("replace", "worker-io-5")]
-    assert world.book.rolling("io") is Rolling.ABORTED
+    assert world.book.rolling("io") is PoolReplacement.ABORTED
     assert world.endings[0].reasons[0].startswith("new workers of cpu did not come up")
     assert world.followed == []
 

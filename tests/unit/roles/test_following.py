@@ -11,7 +11,7 @@ import pytest
 from supervisor.reload.audiences import Audience
 from supervisor.reload.config_memfd import Brief, Handover
 from supervisor.roles import child
-from supervisor.roles.child import Following
+from supervisor.roles.child import ConfigFollower
 from supervisor.settings.sections.models import Settings
 from supervisor.telemetry.log_lines.rules import LogRules
 
@@ -36,7 +36,7 @@ class FollowedSettings:
             config_epoch=0,
             settings=Settings(),
         )
-        self.following = Following(seat)
+        self.following = ConfigFollower(seat)
 
     def publish(self, number: int, **settings: Any) -> None:
         """Put a configuration into effect."""

@@ -11,7 +11,7 @@ import pytest
 from supervisor.core.errors import RunTimeoutError, StoreUnavailableError, TenureError
 from supervisor.core.units import SECOND_NS
 from supervisor.store.keys import Keys
-from supervisor.store.producer.run_asking import RunAsking, WaitForEnd
+from supervisor.store.producer.run_asking import RunQueries, WaitForEnd
 from supervisor.store.producer.waiting import AwaitedRuns, RunWaits
 from supervisor.store.queues.ends import AWAIT_MAX
 from supervisor.store.queues.reads import RunView
@@ -38,12 +38,12 @@ def view_of(state: str, **fields: Any) -> RunView:
 
 
 class Question:
-    """A generator of ``RunAsking``, answered by the test."""
+    """A generator of ``RunQueries``, answered by the test."""
 
     def __init__(self, *, timeout: float | None = 10) -> None:
         self.clock = FakeClock()
         waits = RunWaits(KEYS, open_store=lambda: pytest.fail("no connection"), clock=self.clock, entropy=bytes)
-        self.asking = RunAsking(KEYS, clock=self.clock, run=pytest.fail, run_async=pytest.fail, waits=waits)
+        self.asking = RunQueries(KEYS, clock=self.clock, run=pytest.fail, run_async=pytest.fail, waits=waits)
         self.effects: Generator[Any, Any, Any] = self.asking.result("r", "mail", timeout)
         self.asked: Any = next(self.effects)
 
@@ -131,7 +131,7 @@ def test_after_an_outage_every_run_is_looked_at_first() -> None:
 def test_questions_that_need_no_wait_leave_nothing_behind() -> None:
     """A program that asks for states all day, and never waits, does not grow."""
     waits = RunWaits(KEYS, open_store=lambda: pytest.fail("no connection"), clock=FakeClock(), entropy=bytes)
-    asking = RunAsking(KEYS, clock=FakeClock(), run=lambda _call: None, run_async=pytest.fail, waits=waits)
+    asking = RunQueries(KEYS, clock=FakeClock(), run=lambda _call: None, run_async=pytest.fail, waits=waits)
     for _ in range(2):
         asking.answer(asking.status("warm", ""))
     tracemalloc.start()

@@ -36,7 +36,7 @@ WITHDRAWN_MAX = 100  # in one question
 RENEWALS_MIN = 3  # with a clock that is off, in a row, before the lease is given to another
 
 
-class Roster:
+class CandidateList:
     """The candidates beside this replica."""
 
     def __init__(self, context: ElectionContext, memory: ElectionMemory) -> None:
@@ -150,7 +150,7 @@ def rank(candidate: CandidateInfo) -> Rank:
 class SkewPolicy:
     """Response of a leader to skew of its own clock."""
 
-    def __init__(self, context: ElectionContext, memory: ElectionMemory, roster: Roster) -> None:
+    def __init__(self, context: ElectionContext, memory: ElectionMemory, roster: CandidateList) -> None:
         self._at = context
         self._memory = memory
         self._roster = roster

@@ -20,10 +20,10 @@ from __future__ import annotations
 from supervisor.core.election.lease import ElectorEvent, State, Term, granted, is_named
 from supervisor.core.signing import without_mark
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
-from supervisor.roles.agent.election.candidates import Roster, SkewPolicy
+from supervisor.roles.agent.election.candidates import CandidateList, SkewPolicy
 from supervisor.roles.agent.election.context import UNANSWERED, ElectionContext
-from supervisor.roles.agent.election.follower import Candidacy, Won
-from supervisor.roles.agent.election.held_term import Resignation, Tenancy
+from supervisor.roles.agent.election.follower import ElectionFollower, Won
+from supervisor.roles.agent.election.held_term import HeldTerm, Resignation
 from supervisor.roles.agent.election.memory import ElectionMemory
 from supervisor.roles.effects import RunScript, Sleep, Steps
 from supervisor.store.election.leases import LeaseCode, LeaseView
@@ -43,9 +43,9 @@ class Elector:
     def __init__(self, context: ElectionContext) -> None:
         self._at = context
         self.memory = self._memory = ElectionMemory(context)
-        self._roster = Roster(context, self._memory)
-        self._candidacy = Candidacy(context, self._memory, self._roster)
-        self._tenancy = Tenancy(context, self._memory)
+        self._roster = CandidateList(context, self._memory)
+        self._candidacy = ElectionFollower(context, self._memory, self._roster)
+        self._tenancy = HeldTerm(context, self._memory)
         self._resignation = Resignation(context, self._memory, self._tenancy, self._candidacy)
         self._skew_policy = SkewPolicy(context, self._memory, self._roster)
         self._renew_at_ns = 0

@@ -20,7 +20,7 @@ from typing import Literal
 
 from supervisor.core.election.lease import ElectorEvent, Observation, State, Term, is_named
 from supervisor.core.election.presence import CONFIRM_NS, PresenceWatch, Sighting
-from supervisor.roles.agent.election.candidates import Roster
+from supervisor.roles.agent.election.candidates import CandidateList
 from supervisor.roles.agent.election.context import UNANSWERED, ElectionContext
 from supervisor.roles.agent.election.memory import ElectionMemory
 from supervisor.roles.effects import Listen, RunScript, Sleep, Steps
@@ -37,10 +37,10 @@ class Won:
     mode: Mode | Literal[""] = ""
 
 
-class Candidacy:
+class ElectionFollower:
     """Follower: observes the lease and campaigns for it."""
 
-    def __init__(self, context: ElectionContext, memory: ElectionMemory, roster: Roster) -> None:
+    def __init__(self, context: ElectionContext, memory: ElectionMemory, roster: CandidateList) -> None:
         self._at = context
         self._memory = memory
         self._roster = roster

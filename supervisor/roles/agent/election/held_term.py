@@ -19,7 +19,7 @@ from dataclasses import replace
 from supervisor.core.election.lease import NO_TERM, ElectorEvent, Loss, State, Term
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.roles.agent.election.context import UNANSWERED, ElectionContext
-from supervisor.roles.agent.election.follower import Candidacy
+from supervisor.roles.agent.election.follower import ElectionFollower
 from supervisor.roles.agent.election.memory import ElectionMemory
 from supervisor.roles.effects import RunScript, Sleep, Steps
 from supervisor.store.election.leases import LeaseCode, LeaseView
@@ -33,7 +33,7 @@ RELEASE_TRIES_MAX = 3
 WHILE_SCHEDULING = {"requested", "clock_skew"}  # the scheduler works; it just goes on without the term
 
 
-class Tenancy:
+class HeldTerm:
     """Term that this replica holds, and its publication on the board."""
 
     def __init__(self, context: ElectionContext, memory: ElectionMemory) -> None:
@@ -149,7 +149,7 @@ class Resignation:
     """The way out of every state that may hold a term."""
 
     def __init__(
-        self, context: ElectionContext, memory: ElectionMemory, tenancy: Tenancy, candidacy: Candidacy
+        self, context: ElectionContext, memory: ElectionMemory, tenancy: HeldTerm, candidacy: ElectionFollower
     ) -> None:
         self._at = context
         self._memory = memory

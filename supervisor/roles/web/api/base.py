@@ -16,7 +16,7 @@ from supervisor.core.effects import drive_async
 from supervisor.core.json_values import read_json
 from supervisor.core.signing import Signer
 from supervisor.operations import Delay, Effect, Operation
-from supervisor.roles.web.api.run_waiting import RunWaiting
+from supervisor.roles.web.api.run_waiting import RunWaiters
 from supervisor.roles.web.cluster_snapshot import Overviews
 from supervisor.roles.web.responses import ASKER, bad_request
 from supervisor.store.client.sync_client import AsyncStore
@@ -36,7 +36,7 @@ class ApiContext:
     keys: Keys
     clock: Clock
     producer: Producer
-    waits: RunWaiting
+    waits: RunWaiters
     overviews: Overviews
     history: int  # how many ended attempts each queue remembers
     signer: Signer | None  # of commands to replicas; None: the cluster has no key

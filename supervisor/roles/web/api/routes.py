@@ -23,7 +23,7 @@ from supervisor.roles.web.api.base import ApiContext
 from supervisor.roles.web.api.changes import ApiChanges
 from supervisor.roles.web.api.control import ApiControl
 from supervisor.roles.web.api.reads import ApiReads
-from supervisor.roles.web.api.run_waiting import RunWaiting
+from supervisor.roles.web.api.run_waiting import RunWaiters
 from supervisor.roles.web.cluster_snapshot import Overviews
 from supervisor.roles.web.events.handlers import EventPages
 from supervisor.roles.web.responses import json_response, refused, unavailable
@@ -148,7 +148,7 @@ def routes(seat: Seat, store: AsyncStore, overviews: Overviews, event_pages: Eve
         keys=keys,
         clock=seat.clock,
         producer=producer,
-        waits=RunWaiting(producer, event_pages),
+        waits=RunWaiters(producer, event_pages),
         overviews=overviews,
         history=settings.queues.history,
         signer=settings.commands.signer(settings.cluster),

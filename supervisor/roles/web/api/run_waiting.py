@@ -19,7 +19,7 @@ WAITING_PER_ASKER_MAX = 8
 WAIT_S_MAX = 60.0
 
 
-class RunWaiting:
+class RunWaiters:
     """At most ``WAITING_MAX`` requests wait at a time, of one token or address ``WAITING_PER_ASKER_MAX``."""
 
     def __init__(self, producer: Producer, long_answers: EventPages) -> None:

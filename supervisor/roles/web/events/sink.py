@@ -169,7 +169,7 @@ class EventRunner(Protocol):
 
 
 @dataclass(eq=False)
-class Eventing:
+class EventDispatcher:
     """Empties the mailbox, and the queues of the sinks.
 
     Args:
@@ -286,7 +286,7 @@ class EventOffice:
             await self._eventing.close()
 
 
-def _eventing(seat: Seat, store: AsyncStore, events: EventLog, read_fd: int) -> Eventing:
+def _eventing(seat: Seat, store: AsyncStore, events: EventLog, read_fd: int) -> EventDispatcher:
     settings = seat.settings.events
     writer = f"{seat.replica}/{seat.name}/{seat.generation}"
     webhook = None
@@ -300,7 +300,7 @@ def _eventing(seat: Seat, store: AsyncStore, events: EventLog, read_fd: int) -> 
             writer=writer,
             wall_ms=seat.clock.wall_ms,
         )
-    return Eventing(
+    return EventDispatcher(
         read_fd,
         store=store,
         events=events,

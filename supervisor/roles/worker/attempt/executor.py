@@ -41,13 +41,13 @@ from supervisor.roles.worker.attempt.failure import (
     is_clean_exit,
     is_final,
 )
-from supervisor.roles.worker.attempt.invocation import Calling
+from supervisor.roles.worker.attempt.invocation import JobInvoker
 from supervisor.roles.worker.attempt.planning import is_planner
 from supervisor.roles.worker.attempt.rejections import Refusals
 from supervisor.roles.worker.attempt.run_output import Leavings
 from supervisor.roles.worker.attempt.steps import Steps
 from supervisor.roles.worker.run_logs import OutputKeeping
-from supervisor.roles.worker.run_reporting import Ends, identity
+from supervisor.roles.worker.run_reporting import RunReporter, identity
 from supervisor.store.queues.runs import Ack, BrokenRun, Child, FetchedRun
 from supervisor.store.queues.steps import StepCalls
 from supervisor.telemetry.run_output import RunOutput
@@ -119,12 +119,12 @@ class Executor:
     clock: Clock
     uniform: Callable[[], float]
     producer: Enqueuer | None = None
-    calling: InitVar[Calling | None] = None
+    calling: InitVar[JobInvoker | None] = None
     outputs: OutputKeeping | None = None
 
-    def __post_init__(self, calling: Calling | None) -> None:
-        self._calling = calling or Calling(kind=self.kind)
-        self.ends = Ends()
+    def __post_init__(self, calling: JobInvoker | None) -> None:
+        self._calling = calling or JobInvoker(kind=self.kind)
+        self.ends = RunReporter()
         self._refusals = Refusals(worker=self.worker, clock=self.clock, ends=self.ends)
         self._spans: dict[tuple[float | None, float], tuple[int, int]] = {}
 

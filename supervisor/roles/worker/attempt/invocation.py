@@ -55,7 +55,7 @@ class _Plan(NamedTuple):
     hooks: Hooks | None  # of the profile
 
 
-class Calling:
+class JobInvoker:
     """Invocation of the jobs of one worker process. One is made after the fork, and closed once."""
 
     def __init__(

@@ -25,7 +25,7 @@ from supervisor.core.model import Kind, Outcome
 from supervisor.core.supervision.inflight import RunKey
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.failure import Failure
-from supervisor.roles.worker.run_reporting import Ends
+from supervisor.roles.worker.run_reporting import RunReporter
 from supervisor.store.queues.runs import Ack, BrokenRun, FetchedRun
 from supervisor.telemetry import event_catalogue, metrics
 
@@ -40,7 +40,7 @@ log = structlog.get_logger("tenure.worker")
 class Refusals:
     """Turns runs that are not executed into acknowledgements, for one worker process."""
 
-    def __init__(self, *, worker: str, clock: Clock, ends: Ends) -> None:
+    def __init__(self, *, worker: str, clock: Clock, ends: RunReporter) -> None:
         self._worker = worker
         self._clock = clock
         self._ends = ends

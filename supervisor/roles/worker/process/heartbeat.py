@@ -14,14 +14,14 @@ from contextlib import suppress
 from supervisor.clock import Clock
 from supervisor.core.supervision.inflight import InflightTable, RunKey, RunState, execution_hash
 from supervisor.core.supervision.scoreboard import ChildState, Phase, Row, UnwantedReason, Verb
-from supervisor.roles.child import Following, Seat
+from supervisor.roles.child import ConfigFollower, Seat
 
 _BEAT, _BUSY, _DEADLINE, _DONE = (word.index for word in (Row.beat_ns, Row.busy, Row.deadline_ns, Row.done))
 CLOSE_S, CLOSE_NOW_S = 1.0, 0.1
 NEAR_NS = 600_000_000  # the parent looks every 0.5 s; a deadline nearer than that it must be told of
 
 
-class Presence:
+class WorkerHeartbeat:
     """This worker's row and in-flight table."""
 
     def __init__(self, seat: Seat) -> None:
@@ -38,7 +38,7 @@ class Presence:
         self._twins: dict[tuple[RunKey, int, int], int] = {}  # attempt and fetched_ms of what came twice: index
         self._deadlines: dict[RunKey, int] = {}
         self._unwanted_number = self._row.unwanted_number
-        self._following = Following(seat)
+        self._following = ConfigFollower(seat)
 
     @property
     def phase(self) -> Phase:

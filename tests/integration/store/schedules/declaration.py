@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from supervisor.core.model import ScheduleDef
-from supervisor.roles.scheduler.config_sync import Declaring
+from supervisor.roles.scheduler.config_sync import ConfigSync
 from supervisor.store.election.leases import LeaseView
 from supervisor.store.schedules.definitions import Change, DefineCode, Definitions
 from tests.kit.builders import StoreCalls
@@ -22,8 +22,8 @@ class Declaration:
         self.world = world
         self.stepper = Stepper(world)
 
-    def declaring(self, *definitions: ScheduleDef, **options: Any) -> Declaring:
-        return Declaring(
+    def declaring(self, *definitions: ScheduleDef, **options: Any) -> ConfigSync:
+        return ConfigSync(
             self.world.keys, definitions, lease_ms=5000, clock=self.stepper, report=self.stepper.report, **options
         )
 

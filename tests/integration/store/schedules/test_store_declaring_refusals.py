@@ -8,7 +8,7 @@ import pytest
 
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.model import Kind, ScheduleDef, Template
-from supervisor.roles.scheduler.config_sync import REFUSED_NS, Declaring
+from supervisor.roles.scheduler.config_sync import REFUSED_NS, ConfigSync
 from supervisor.store.scripts import Call
 from tests.integration.store.schedules.declaration import Declaration
 from tests.kit.builders import StoreCalls, schedule
@@ -26,7 +26,7 @@ def starting(name: str, queue: str, every_ms: int) -> ScheduleDef:
     return schedule(name, template=template, every_ms=every_ms, on_change="run_now")
 
 
-def finish(desk: Declaration, declaring: Declaring) -> None:
+def finish(desk: Declaration, declaring: ConfigSync) -> None:
     """Bring a set in, as far as it can be."""
     term = term_of(desk.world.lead())
     desk.stepper.until(lambda: declaring.is_done(term), declaring, term)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from supervisor.roles.scheduler.reconcile import NAMED_MAX, Telling
+from supervisor.roles.scheduler.reconcile import NAMED_MAX, CappedReports
 from supervisor.store.wire.fire import DueReply
 
 
@@ -17,7 +17,7 @@ def reply(overdue: int) -> DueReply:
 def test_schedules_that_are_overdue_are_reported_from_the_first_read_on_once_each_time() -> None:
     """A leader takes over a plan that is late: its very first look says so, and the next ones do not repeat it."""
     told: list[tuple[str, dict[str, Any]]] = []
-    telling = Telling(lambda event, **fields: told.append((event, fields)))
+    telling = CappedReports(lambda event, **fields: told.append((event, fields)))
     for overdue in (2, 3, 0, 1):
         telling.read(reply(overdue), refused=0)
     assert [fields["count"] for event, fields in told if event == "schedule_overdue"] == [2, 1]
@@ -27,7 +27,7 @@ def test_schedules_that_are_overdue_are_reported_from_the_first_read_on_once_eac
 def test_a_line_names_a_few_of_many_refused_schedules_and_counts_all() -> None:
     """Ten thousand names would be a line that no collector takes."""
     told: list[tuple[str, dict[str, Any]]] = []
-    telling = Telling(lambda event, **fields: told.append((event, fields)))
+    telling = CappedReports(lambda event, **fields: told.append((event, fields)))
     names = [f"s{number}" for number in range(NAMED_MAX + 5)]
     telling.put_off(names, "WRONGTYPE")
     telling.accepted(names)

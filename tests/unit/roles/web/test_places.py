@@ -18,7 +18,7 @@ from supervisor.roles.web.connection_table import (
     STREAM_LIFE_S,
     AddressTurns,
     ConnectionEntry,
-    Places,
+    ConnectionTable,
     address_of,
 )
 
@@ -26,7 +26,7 @@ S = 1_000_000_000
 NOW = 1000 * S
 
 
-def enter(places: Places, address: str, now_ns: int = NOW) -> ConnectionEntry:
+def enter(places: ConnectionTable, address: str, now_ns: int = NOW) -> ConnectionEntry:
     """Take a place that there must be, and send a byte."""
     place = places.take(address, now_ns)
     has_room, _ = places.speak(place, now_ns)
@@ -34,7 +34,7 @@ def enter(places: Places, address: str, now_ns: int = NOW) -> ConnectionEntry:
     return place
 
 
-def connect(places: Places, address: str) -> ConnectionEntry | None:
+def connect(places: ConnectionTable, address: str) -> ConnectionEntry | None:
     """Take a place in silence, and return the one that has to be left for it, which is left."""
     places.take(address, NOW)
     surplus = places.surplus()
@@ -43,14 +43,14 @@ def connect(places: Places, address: str) -> ConnectionEntry | None:
     return surplus
 
 
-def push(places: Places, address: str, now_ns: int = NOW) -> tuple[bool, ConnectionEntry | None]:
+def push(places: ConnectionTable, address: str, now_ns: int = NOW) -> tuple[bool, ConnectionEntry | None]:
     """Take a place and send a byte; return whether there is room, and the one that gave way."""
     return places.speak(places.take(address, now_ns), now_ns)
 
 
 def test_a_newcomer_pushes_out_the_oldest_that_asked_nothing() -> None:
     """Whoever has asked is served; whoever has not is replaceable."""
-    places = Places()
+    places = ConnectionTable()
     guests = [enter(places, f"10.0.0.{number}") for number in range(CONNECTIONS_MAX)]
     assert places.ask(guests[0], is_probe=False)
 
@@ -62,7 +62,7 @@ def test_a_newcomer_pushes_out_the_oldest_that_asked_nothing() -> None:
 @pytest.mark.parametrize("is_silent", [True, False])
 def test_the_address_that_holds_the_most_gives_way(*, is_silent: bool) -> None:
     """A stranger who connects and connects does not push out others, whether it sends something or not."""
-    places = Places()
+    places = ConnectionTable()
 
     def come(address: str) -> ConnectionEntry | None:
         return connect(places, address) if is_silent else push(places, address)[1]
@@ -79,7 +79,7 @@ def test_the_address_that_holds_the_most_gives_way(*, is_silent: bool) -> None:
 
 def test_who_has_sent_a_byte_does_not_give_way_to_silence() -> None:
     """A probe whose request is being read is not pushed out by a flood of connections of its own address."""
-    places = Places()
+    places = ConnectionTable()
     probe = enter(places, "10.0.0.1")
 
     left = [connect(places, "10.0.0.1") for _ in range(10 * SILENT_MAX)]
@@ -91,7 +91,7 @@ def test_who_has_sent_a_byte_does_not_give_way_to_silence() -> None:
 
 def test_an_address_gets_sixteen_requests_and_all_get_what_is_left_by_probes() -> None:
     """Beyond it a request is refused, and a probe is not."""
-    places = Places()
+    places = ConnectionTable()
     admitted = [places.ask(enter(places, "10.0.0.1"), is_probe=False) for _ in range(PER_ADDRESS_MAX + 1)]
     assert admitted == [True] * PER_ADDRESS_MAX + [False]
     while sum(place.is_busy for place in places) < BUSY_MAX:
@@ -103,7 +103,7 @@ def test_an_address_gets_sixteen_requests_and_all_get_what_is_left_by_probes() -
 
 def test_who_holds_the_most_streams_gives_up_the_oldest_for_who_holds_less() -> None:
     """Until the newcomer would hold as many: two that come again and again must not push out each other."""
-    places = Places()
+    places = ConnectionTable()
     held = [enter(places, f"10.0.0.{number % 4}") for number in range(BUSY_MAX)]
     assert [places.ask(each, is_probe=False) for each in held] == [True] * BUSY_MAX
     newcomers = [enter(places, "10.0.1.1") for _ in range(CONNECTIONS_MAX - BUSY_MAX)]
@@ -118,7 +118,7 @@ def test_who_holds_the_most_streams_gives_up_the_oldest_for_who_holds_less() -> 
 
 def test_a_few_addresses_with_slow_requests_keep_no_other_out() -> None:
     """Four of them may hold all that is left by probes; a fifth gets what one of them holds too many of."""
-    places = Places()
+    places = ConnectionTable()
     held = [enter(places, f"10.0.0.{number % 4}") for number in range(BUSY_MAX)]
     assert all(places.ask(each, is_probe=False) for each in held)
     newcomer = enter(places, "10.0.1.1")
@@ -131,7 +131,7 @@ def test_a_few_addresses_with_slow_requests_keep_no_other_out() -> None:
 
 def test_a_stream_gives_way_to_no_request() -> None:
     """A follower of events holds its place for an hour; its kind has limits of its own."""
-    places = Places()
+    places = ConnectionTable()
     held = [enter(places, f"10.0.0.{number % 4}") for number in range(BUSY_MAX)]
     for each in held:
         assert places.ask(each, is_probe=False)
@@ -144,7 +144,7 @@ def test_a_stream_gives_way_to_no_request() -> None:
 
 def test_a_newcomer_is_refused_while_every_place_asks() -> None:
     """Probes that are being answered are not pushed out; those that are held open after it are."""
-    places = Places()
+    places = ConnectionTable()
     guests = [enter(places, f"10.0.0.{number}") for number in range(CONNECTIONS_MAX)]
     for number, guest in enumerate(guests):
         places.ask(guest, is_probe=number >= BUSY_MAX)
@@ -155,7 +155,7 @@ def test_a_newcomer_is_refused_while_every_place_asks() -> None:
 
 def test_a_probe_that_was_answered_gives_way_at_once() -> None:
     """Its client may keep the connection from closing, and would hold the place of the next probe."""
-    places = Places()
+    places = ConnectionTable()
     guests = [enter(places, "10.0.0.1") for _ in range(CONNECTIONS_MAX)]
     for guest in guests:
         places.ask(guest, is_probe=True)
@@ -166,7 +166,7 @@ def test_a_probe_that_was_answered_gives_way_at_once() -> None:
 
 def test_each_part_of_a_connection_has_its_time() -> None:
     """Header within five seconds, everything within fifteen, a stream for an hour."""
-    places = Places()
+    places = ConnectionTable()
     silent, asking, stream = (enter(places, f"10.0.0.{number}") for number in range(3))
     places.ask(asking, is_probe=False)
     places.ask(stream, is_probe=False)
@@ -184,7 +184,7 @@ def test_each_part_of_a_connection_has_its_time() -> None:
 def test_no_history_takes_more_places_than_there_are() -> None:
     """Any order of coming, asking and leaving keeps every limit, and leaves room for a probe."""
     chance = random.Random(20)
-    places = Places()
+    places = ConnectionTable()
     for step in range(5000):
         now_ns = NOW + step * S // 100
         kind = chance.choice(("come", "come", "come", "speak", "speak", "ask", "ask", "leave", "sweep"))

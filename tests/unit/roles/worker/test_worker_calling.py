@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Kind
 from supervisor.roles.worker.attempt import middleware as middleware_module
-from supervisor.roles.worker.attempt.invocation import Calling
+from supervisor.roles.worker.attempt.invocation import JobInvoker
 from tenure import Context, Middleware, Resource, job
 from tests.unit.roles.worker.test_worker_context import one_turn
 
@@ -81,7 +81,7 @@ class Client(Resource):
 def attempt(known: Registry, name: str = "subject", **arguments: Any) -> Any:
     """Call a registered job as the pool of its kind does."""
     spec = known.get(name)
-    calling = Calling(kind=spec.kind)
+    calling = JobInvoker(kind=spec.kind)
     context = Context(run_id="r", job=name, kind=spec.kind)
     if spec.context_parameter is not None:
         arguments[spec.context_parameter] = context
@@ -127,7 +127,7 @@ def test_a_job_without_surroundings_is_called_as_it_is(known: Registry) -> None:
     def bare(number: int) -> None: ...
 
     spec = known.get("subject")
-    calling = Calling(kind=Kind.SYNC)
+    calling = JobInvoker(kind=Kind.SYNC)
 
     assert calling.prepare(spec, Context(run_id="r", job="subject")) is bare
     assert calling.is_plain(spec)
@@ -194,7 +194,7 @@ def test_one_that_defines_only_the_other_kind_costs_nothing(known: Registry) -> 
 
     Plain().install()
 
-    assert Calling(kind=Kind.ASYNC).is_plain(known.get("subject"))
+    assert JobInvoker(kind=Kind.ASYNC).is_plain(known.get("subject"))
 
 
 def test_a_middleware_may_map_errors_results_and_arguments(known: Registry) -> None:
@@ -289,7 +289,7 @@ def test_a_coroutine_job_undoes_with_coroutines_although_it_is_cancelled(known: 
 
         spec = known.get("subject")
         context = Context(run_id="r", job="subject", kind=Kind.ASYNC)
-        task = asyncio.create_task(Calling(kind=Kind.ASYNC).prepare(spec, context)(context=context))
+        task = asyncio.create_task(JobInvoker(kind=Kind.ASYNC).prepare(spec, context)(context=context))
         await started.wait()
         task.cancel()
         await undoing.wait()
@@ -323,7 +323,7 @@ def test_a_resource_that_cannot_be_opened_fails_the_run_and_is_tried_again(known
     subject(lambda *_: "done")
     spec = known.get("subject")
     kind = spec.resources[0][1]
-    calling, context = Calling(kind=spec.kind), Context(run_id="r", job="subject", kind=spec.kind)
+    calling, context = JobInvoker(kind=spec.kind), Context(run_id="r", job="subject", kind=spec.kind)
 
     async def one() -> Any:
         function = calling.prepare(spec, context)

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from supervisor.core.model import Envelope, Kind, Outcome, Template
-from supervisor.roles.worker.run_reporting import FAILURES_MAX, LINES_MAX, Ends
+from supervisor.roles.worker.run_reporting import FAILURES_MAX, LINES_MAX, RunReporter
 from supervisor.store.queues.runs import FetchedRun
 from supervisor.telemetry import metrics
 
@@ -42,7 +42,7 @@ def logs() -> Iterator[list[Any]]:
 
 def test_ends_beyond_the_bound_are_folded_and_counted(logs: list[Any]) -> None:
     """At 20,000 runs a second nobody reads lines, and each costs more than the run."""
-    ends, run = Ends(), fetched("quick")
+    ends, run = RunReporter(), fetched("quick")
     for _ in range(LINES_MAX + 30):
         ends.finished(run, 0.25, 5 * SECOND_NS)
     ends.flush(5 * SECOND_NS)
@@ -69,7 +69,7 @@ def test_ends_beyond_the_bound_are_folded_and_counted(logs: list[Any]) -> None:
 
 def test_failures_have_a_bound_of_their_own_and_keep_the_last_error(logs: list[Any]) -> None:
     """A flood of good runs hides none of them, and a flood of them hides no other."""
-    ends, run = Ends(), fetched("broken")
+    ends, run = RunReporter(), fetched("broken")
     for number in range(FAILURES_MAX + 2):
         ends.failed(run, Outcome.RETRY, 0.1, SECOND_NS, error=f"E{number}", retry_s=1.0)
     ends.finished(run, 0.1, SECOND_NS)
@@ -82,7 +82,7 @@ def test_failures_have_a_bound_of_their_own_and_keep_the_last_error(logs: list[A
 
 def test_a_flood_of_runs_that_cannot_be_executed_is_folded_too(logs: list[Any]) -> None:
     """A deploy without a job, or a producer with wrong arguments, may send as many as there are."""
-    ends, run = Ends(), fetched("gone")
+    ends, run = RunReporter(), fetched("gone")
     for _ in range(FAILURES_MAX + 3):
         ends.refused("job_unknown", run, Outcome.GIVEBACK, SECOND_NS, refused_s=7)
     ends.flush(SECOND_NS, is_last=True)
@@ -93,7 +93,7 @@ def test_a_flood_of_runs_that_cannot_be_executed_is_folded_too(logs: list[Any]) 
 
 def test_numbers_are_collected_and_written_together() -> None:
     """Each of them once, into the bucket that an observation of its own would have met."""
-    ends, run = Ends(), fetched("numbered")
+    ends, run = RunReporter(), fetched("numbered")
     for seconds in (0.0005, 0.001, 0.3, 9000.0):
         ends.finished(run, seconds, 0)
     ends.gave_way(run, Outcome.CANCELLED, 0.3, 0)

@@ -10,7 +10,7 @@ import pytest
 
 from supervisor.core.events import Event
 from supervisor.core.model import Envelope, Kind, Outcome, Template
-from supervisor.roles.worker.run_reporting import Ends
+from supervisor.roles.worker.run_reporting import RunReporter
 from supervisor.store.queues.runs import FetchedRun
 from supervisor.telemetry import events
 from supervisor.telemetry.events import Mailbox
@@ -50,7 +50,7 @@ def arrived(mailbox: Mailbox) -> list[Event]:
 def test_ends_are_events_as_the_settings_say(mailbox: Mailbox, runs: str, expected: list[tuple[str, str]]) -> None:
     """Failures only, unless asked: at tens of thousands a second nobody reads successes. A give-back failed nothing."""
     events.attach(mailbox.write_fd, replica="r1", role="worker-io-0", runs=runs)
-    ends = Ends()
+    ends = RunReporter()
     ends.began(RUN, 0.1)
     ends.finished(RUN, 0.1, 0)
     ends.gave_way(RUN, Outcome.CANCELLED, 0.1, 0)
@@ -64,7 +64,7 @@ def test_ends_are_events_as_the_settings_say(mailbox: Mailbox, runs: str, expect
 def test_an_event_names_the_job_and_the_latest_run(mailbox: Mailbox) -> None:
     """Series go by jobs, since runs are without number; which run it was stands beside."""
     events.attach(mailbox.write_fd, replica="r1", role="worker-io-0")
-    Ends().failed(RUN, Outcome.RETRY, 0.1, 0, error="ValueError: no", retry_s=1.0)
+    RunReporter().failed(RUN, Outcome.RETRY, 0.1, 0, error="ValueError: no", retry_s=1.0)
 
     (event,) = arrived(mailbox)
     assert (event.subject, event.note) == ("tests.job", "ValueError: no")

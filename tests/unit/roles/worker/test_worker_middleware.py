@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from supervisor.core.model import Kind
 from supervisor.roles.worker.attempt import middleware
-from supervisor.roles.worker.attempt.invocation import Calling
+from supervisor.roles.worker.attempt.invocation import JobInvoker
 from tenure import Context, Middleware
 
 told: list[str] = []
@@ -53,8 +53,8 @@ def test_a_middleware_is_told_when_the_worker_leaves(monkeypatch: pytest.MonkeyP
     Leaver().install()
 
     with capture_logs() as logs:
-        Calling(kind=Kind.SYNC).close(1.0)
-        asyncio.run(Calling(kind=Kind.ASYNC).close_async(1.0))
+        JobInvoker(kind=Kind.SYNC).close(1.0)
+        asyncio.run(JobInvoker(kind=Kind.ASYNC).close_async(1.0))
 
     assert told == ["closed", "closed"]
     assert [(entry["event"], entry["middleware"]) for entry in logs] == [("middleware_unclosed", "Leaver")] * 2

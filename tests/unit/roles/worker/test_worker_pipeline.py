@@ -18,7 +18,7 @@ from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Kind
 from supervisor.roles.worker.attempt.context import SoftTimeout
 from supervisor.roles.worker.attempt.hooks import Pipeline
-from supervisor.roles.worker.attempt.invocation import Calling
+from supervisor.roles.worker.attempt.invocation import JobInvoker
 from supervisor.settings.sections.models import Settings
 from tenure import Context, job
 from tests.kit.clock import FakeClock
@@ -110,7 +110,7 @@ class Way:
         if on_failure is not None:
             context.on_failure(on_failure)
         spec = jobs_registry._spec("j", plain if self.kind is Kind.SYNC else coroutine, {}, ())
-        calling = Calling(kind=self.kind, clock=self.clock, pipeline=self.pipeline)
+        calling = JobInvoker(kind=self.kind, clock=self.clock, pipeline=self.pipeline)
         call = calling.prepare(spec, context, "p", may_have_left=may_have_left)
         return call(n=1) if self.kind is Kind.SYNC else asyncio.run(call(n=1))
 
@@ -342,7 +342,7 @@ def test_a_job_whose_profile_has_no_hooks_is_called_as_it_is(hooks: Any, monkeyp
     async def plain() -> None: ...
 
     spec = known.get("plain")
-    calling = Calling(kind=Kind.ASYNC, pipeline=Way(Kind.ASYNC, enabled=["tspies:First"]).pipeline)
+    calling = JobInvoker(kind=Kind.ASYNC, pipeline=Way(Kind.ASYNC, enabled=["tspies:First"]).pipeline)
 
     assert calling.is_plain(spec)
     assert calling.prepare(spec, Context(run_id="r", job="plain")) is spec.function

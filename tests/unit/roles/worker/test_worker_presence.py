@@ -12,7 +12,7 @@ from supervisor.core.supervision.inflight import InflightTable, RunState
 from supervisor.core.supervision.scoreboard import Board, ChildState, Phase, UnwantedReason, board_words
 from supervisor.roles.child import Seat
 from supervisor.roles.worker.process import heartbeat as module
-from supervisor.roles.worker.process.heartbeat import Presence
+from supervisor.roles.worker.process.heartbeat import WorkerHeartbeat
 from supervisor.settings.sections.models import Settings
 from tests.kit.clock import FakeClock
 
@@ -39,7 +39,7 @@ class Stage:
             clock=self.clock,
             redis_url="",
         )
-        self.subject = Presence(seat)
+        self.subject = WorkerHeartbeat(seat)
 
     @property
     def entries(self) -> list[tuple[RunState, int, int]]:

@@ -10,8 +10,8 @@ import pytest
 from supervisor.core.supervision.scoreboard import Board, Verb, board_words
 from supervisor.roles.child import Seat
 from supervisor.roles.worker import runtime as module
-from supervisor.roles.worker.process.heartbeat import Presence
-from supervisor.roles.worker.runtime import LOOK_NS, SETTLED_NS, SETTLED_RUNS, Recycling, resident_kib
+from supervisor.roles.worker.process.heartbeat import WorkerHeartbeat
+from supervisor.roles.worker.runtime import LOOK_NS, SETTLED_NS, SETTLED_RUNS, RecyclingLimits, resident_kib
 from supervisor.settings.sections.models import PoolSettings, Settings, WorkerKind
 from tests.kit.clock import FakeClock
 
@@ -44,9 +44,9 @@ class Stage:
             clock=self.clock,
             redis_url="",
         )
-        self.subject = Recycling(
+        self.subject = RecyclingLimits(
             PoolSettings(kind=WorkerKind.SYNC, **self.limits),  # type: ignore[arg-type]
-            presence=Presence(seat),
+            presence=WorkerHeartbeat(seat),
             clock=self.clock,
             uniform=lambda: self.draw,
             resident=lambda: self.kib,
