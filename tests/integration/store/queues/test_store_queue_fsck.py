@@ -336,3 +336,15 @@ def test_an_argument_that_is_called_at_most_once_loses_no_run(world: StoreCalls)
     world.raw.delete(world.keys.queue("default").ready(Kind.ASYNC, 1))
     Fsck(world.run, world.keys, is_mending=True).queue("default")
     assert [world.state(run_id) for run_id in ("a", "b")] == ["queued", "dead"]
+
+
+def test_a_slot_is_checked_where_no_run_waits_for_it(world: StoreCalls) -> None:
+    """Its key is then known from the runs that hold one alone."""
+    world.open(S)
+    world.enqueue(envelope("running", **LIMITED))
+    world.fetch(S)
+    world.raw.sadd(f"{world.keys.prefix}limit:c:{KEY}", "default lost")
+
+    check = Fsck(world.run, world.keys)
+    assert check.queue("default") == []
+    assert [fault.problem for fault in check.shared()] == ["a slot is held by default lost, which does not run"]
