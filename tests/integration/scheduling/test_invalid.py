@@ -27,7 +27,7 @@ def test_a_schedule_that_cannot_fire_says_so_until_it_is_mended_or_gone(desk: An
     def shown() -> tuple[str, Any, bool]:
         found = here.show("sync")
         (browsed,) = [each for each in here.run(here.views.browse()).items if each.id == "sync"]
-        row, api = record_row(browsed, here.now_ms), _schedule(found.record)
+        row, api = record_row(browsed, here.now_ms), _schedule(found.record, here.now_ms)
         assert browsed.invalid == found.record.invalid == (api["invalid"] or "")
         return row["status"], row["next_ms"] or api["next_ms"], bool(coming_rows(found, count=1))
 
