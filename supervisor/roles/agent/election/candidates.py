@@ -156,16 +156,19 @@ class SkewPolicy:
         self._roster = roster
         self._epoch = 0
         self._renewals = 0  # of this term in a row with a clock that is off
+        self._noticed_ms = 0  # own skew when it was noticed
         self._seen_at_first: dict[str, int] | None = None  # when each candidate had last asked, as it was noticed
 
     def heir(self, epoch: int) -> Steps[str]:
         """Return who should lead instead, after a renewal of the term ``epoch``; empty: nobody.
 
         An entry of the list is believed once it changed: an older one may have been written before Redis' clock
-        stepped. Its readings of the writer's clock and of Redis' are of one moment.
+        stepped, which begins anew at each step. Its readings of the writer's clock and of Redis' are of one moment.
         """
-        if epoch != self._epoch or not self._memory.skew.is_over:
+        has_stepped = abs(self._memory.skew.ms - self._noticed_ms) > SKEW_MS_MAX
+        if epoch != self._epoch or has_stepped or not self._memory.skew.is_over:
             self._epoch, self._renewals, self._seen_at_first = epoch, 0, None
+            self._noticed_ms = self._memory.skew.ms
         if not self._memory.skew.is_over:
             return ""
         self._renewals += 1
