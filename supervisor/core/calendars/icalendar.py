@@ -1,7 +1,8 @@
 """All-day events of iCalendar files (RFC 5545) as days: what files of holidays hold, and nothing else.
 
 Guarantees
-    Every event is either read whole or refused with its line: a file never gives fewer days than it names.
+    Every event is either read whole or refused with its line: a file never gives fewer days than it names, of the
+    years in which schedules can be due. An event may begin before, as old holidays do.
     Reading costs time by the size of the file; a rule without an end stops at ``YEAR_MAX``.
 
 Does not guarantee
@@ -25,6 +26,7 @@ RULE_DAYS_MAX = 10_000
 
 NAME_MAX = 64
 LENGTH_MAX = 366
+_YEARS = range(1970, 9987)
 _PROPERTY = re.compile(r'([A-Za-z0-9-]+)((?:;[A-Za-z0-9-]+=(?:"[^"]*"|[^";:])*)*):(.*)', re.DOTALL)
 _DATE = re.compile(r"(\d{4})(\d\d)(\d\d)(?:T000000)?", re.ASCII)
 _DURATION = re.compile(r"P(\d{1,3})([DW])", re.ASCII)
@@ -72,13 +74,13 @@ def read_ics(text: str) -> list[IcsDays]:
         if max(count, len(found)) > EVENTS_MAX:
             raise IcsError(line, f"has more than {EVENTS_MAX} days", "keep the years that are needed")
         try:
-            found += _days(line, event)
+            found += (each for each in _days(line, event) if each.is_annual or each.first.year in _YEARS)
         except (ValueError, OverflowError) as error:
             if isinstance(error, IcsError):
                 raise
             raise IcsError(line, f"has an event that cannot be read: {error}", _LIST) from None
     if not found:
-        raise IcsError(1, "has no event", "export the calendar with its events")
+        raise IcsError(1, "has no event since 1970", "export the calendar with its events")
     return found
 
 

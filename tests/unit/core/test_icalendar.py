@@ -47,6 +47,14 @@ def test_the_same_date_each_year_has_no_end() -> None:
         assert found.is_annual, rule
 
 
+def test_an_event_that_began_before_1970_recurs() -> None:
+    """Calendars begin Thanksgiving in 1863. Years in which no schedule can be due are left out, those behind too."""
+    rule = "RRULE:FREQ=YEARLY;BYMONTH=11;BYDAY=4TH"
+    assert starts("DTSTART:18631126", rule) == starts("DTSTART:19701126", rule)
+    assert starts("DTSTART:19681225", "RRULE:FREQ=YEARLY;COUNT=3") == ["1970-12-25"]
+    assert starts("DTSTART:20261225\nDURATION:P2W", "RDATE:19001225,99991225") == ["2026-12-25"]
+
+
 def test_yearly_rules_are_written_out() -> None:
     """With an end, an interval, exceptions, additions, a weekday of a month."""
     assert starts("DTSTART:20240229", "RRULE:FREQ=YEARLY;COUNT=2") == ["2024-02-29", "2028-02-29"]
@@ -94,11 +102,11 @@ def test_a_weekday_of_a_month_is_that_of_a_walk(
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        ("", 1, "has no event"),
+        ("", 1, "has no event since 1970"),
         ("PK\x03\x04", 1, "is not an iCalendar file"),
         ("<!DOCTYPE html>", 1, "is not an iCalendar file"),
         ("BEGIN:VCARD\nEND:VCARD", 1, "is not an iCalendar file"),
-        ("BEGIN:VCALENDAR\nEND:VCALENDAR", 1, "has no event"),
+        ("BEGIN:VCALENDAR\nEND:VCALENDAR", 1, "has no event since 1970"),
         ("BEGIN:VCALENDAR\nBEGIN:VEVENT\nDTSTART:20260101", 2, "breaks off within VEVENT"),
         ("BEGIN:VCALENDAR\nEND:VEVENT", 2, "ends VEVENT, which is not open"),
         (file_of("SUMMARY:x"), 5, "without DTSTART"),
