@@ -45,8 +45,11 @@ local function settle(member)
   end
 end
 for i = FIRST, #ARGV, 2 do
+  local of = expected_of(ARGV[i])
   if tonumber(redis.call('ZSCORE', promised, ARGV[i]) or '') == tonumber(ARGV[i + 1]) then
     settle(ARGV[i])
+  elseif of and of.ok >= tonumber(ARGV[i + 1]) then -- it had its success while that it is late was told
+    redis.call('ZADD', promised, whole(now), '+' .. ARGV[i])
   end
 end
 

@@ -10,8 +10,10 @@ import pytest
 from supervisor.core.model import Outcome
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.operations import schedules
+from supervisor.roles.scheduler.lateness import Lateness
+from supervisor.store.queues.runs import Ack
 from supervisor.store.schedules.definitions import Definitions
-from supervisor.store.schedules.expectations import LATE_MS
+from supervisor.store.schedules.expectations import LATE_MS, LatenessChange
 from supervisor.store.schedules.reads import Record, Views
 from supervisor.testing.world import EPOCH_MS
 from tests.integration.roles.scheduler.planned import Planned, every, planned
@@ -134,6 +136,22 @@ def test_a_run_that_ends_right_after_its_time_is_told_all_the_same() -> None:
         plan.end(f"s@{EPOCH_MS + 60_000}")
         plan.advance(15)
         assert told(plan) == [("s", "finish_within"), ("s", "recovered")]
+
+
+def test_a_success_while_the_alarm_is_told_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A busy leader settles it seconds later: whoever heard the alarm hears the end of it."""
+    with planned(silent()) as plan:
+        plan.until(20)
+        ended = Ack(run_id=plan.fetch()[0], queue="default", attempt=1, outcome=Outcome.OK, schedule="s")
+        tell = Lateness._report
+
+        def tell_and_end(teller: Lateness, change: LatenessChange) -> None:
+            tell(teller, change)
+            plan._turn(acks=[] if change.is_over else [ended])
+
+        monkeypatch.setattr(Lateness, "_report", tell_and_end)
+        plan.until(40)
+        assert (told(plan), late(plan)) == ([("s", "expect_success_every"), ("s", "recovered")], "")
 
 
 def test_a_run_whose_end_was_asked_for_is_not_late() -> None:
