@@ -102,15 +102,6 @@ local function start(queue, run, data)
   return true
 end
 
--- The schedule that a definition follows; nil for none, as mostly. Its fields are sorted, so this is the first.
-local function followed_by(json)
-  if string.find(json or '', '^{"after":{') then
-    local is_read, definition = pcall(cjson.decode, json)
-    return is_read and definition['after']['schedule'] or nil
-  end
-  return nil
-end
-
 -- Keep the list of those that follow a schedule, when the definition of one of them changes from `old_json` to `json`.
 local function list_follower(id, old_json, json)
   local old, new = followed_by(old_json), followed_by(json)
