@@ -102,8 +102,10 @@ class RunOutput:
             head, tail = (head, _whole_lines(tail)) if tail else (_whole_lines(head), "")
             chars += len(head) + len(tail)
 
+        hidden = tuple(filter(None, map(_clean, hidden)))
+
         def shown(text: str) -> str:
-            clean = _ESCAPE.sub("", text.replace("\r\n", "\n").replace("\r", "\n")).translate(_CONTROLS)
+            clean = _clean(text)
             return mask_text(clean, max(1, len(clean)), hidden=hidden)
 
         if chars <= 2 * _HALF_CHARS:
@@ -112,7 +114,7 @@ class RunOutput:
                 return Excerpt(_bytes(whole).decode())
             start, end = whole, whole
         else:
-            start, end = shown(head), _after_overlap(shown(tail))
+            start, end = shown(head)[:-_OVERLAP], shown(tail)[_OVERLAP:]
         start = _start(_bytes(start)[:HALF_BYTES].decode(errors="ignore"))
         end = _end(_bytes(end)[-HALF_BYTES:].decode(errors="ignore"))
         return Excerpt(
@@ -171,18 +173,16 @@ def _tee(write: Callable[[str], int]) -> Callable[[str], int]:
     return write_both
 
 
+def _clean(text: str) -> str:
+    return _ESCAPE.sub("", text.replace("\r\n", "\n").replace("\r", "\n")).translate(_CONTROLS)
+
+
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "replace")  # lone surrogates
 
 
 def _whole_lines(text: str) -> str:
     return text[: text.rfind("\n") + 1]
-
-
-def _after_overlap(text: str) -> str:
-    """Return the masked end without its first characters: what lies before them may be what marks a secret."""
-    at = text.find("\n", 0, _LINE_CHARS)
-    return text[at + 1 :] if at >= 0 else text[_OVERLAP:]
 
 
 def _start(text: str) -> str:
