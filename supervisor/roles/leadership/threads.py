@@ -34,7 +34,7 @@ def call_back(call: Told, loop: asyncio.AbstractEventLoop | None) -> None:
             call()
         else:
             asyncio.run_coroutine_threadsafe(in_loop(call), loop).result()
-    except Exception:
+    except BaseException:  # `sys.exit` too would end the thread, and nobody would be told again
         log.exception("a callback of a leadership raised; the leadership goes on")
 
 
@@ -88,8 +88,10 @@ class LeadershipThreads:
         self.changed()
         if threading.current_thread() is self._notifier:
             return  # a callback ends its own leadership: what follows is done when it has returned
-        self._notifier.join(grace_s)
-        self._release()
+        try:
+            self._notifier.join(grace_s)
+        finally:  # Ctrl-C
+            self._release()
         tries_s = RELEASE_TRIES_MAX * self.contender.context.timing.timeout_ns / SECOND_NS
         self._elector.join(tries_s + _END_S)
 

@@ -83,12 +83,15 @@ def test_a_callback_that_hangs_costs_no_term(server: Server) -> None:
     assert view(server).transitions == 1
 
 
-def test_a_callback_that_raises_is_logged_and_the_next_one_is_called(caplog: pytest.LogCaptureFixture) -> None:
-    """A fault in one of them leaves neither the lease unrenewed nor the stop unsaid."""
+@pytest.mark.parametrize("raised", [ValueError, SystemExit])
+def test_a_callback_that_raises_is_logged_and_the_next_one_is_called(
+    raised: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    """A fault in one of them, or its `sys.exit`, leaves neither the lease unrenewed nor the stop unsaid."""
     stopped: list[int] = []
 
     def fail(_epoch: int) -> None:
-        raise ValueError("no")
+        raise raised("no")
 
     with tenure.leadership("billing", on_started=fail, on_stopped=stopped.append) as lead:
         assert lead.wait(BOUND)
