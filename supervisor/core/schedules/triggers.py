@@ -109,9 +109,9 @@ def loop_of(name: str, followed: Callable[[str], str | None]) -> list[str]:
         name: the first.
         followed: answers the schedule that a schedule follows, or None.
     """
-    chain, at = [name], followed(name)
+    chain, at = {name: None}, followed(name)  # a set in order: chains may be long
     while at is not None and at not in chain:
-        chain.append(at)
+        chain[at] = None
         at = followed(at)
     return [*chain, name] if at == name else []
 
