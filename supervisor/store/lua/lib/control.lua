@@ -203,9 +203,10 @@ local function purge(now, rounds)
   redis.call('HSET', sets, '#purge', cursor)
 end
 
--- Runs that began under another name end under it: leave word of what they belong to now (see live_lines in queue).
+-- Runs that began under another name end under it: leave word of what they belong to now (see live_lines in queue), also
+-- where none are listed, as under `allow`.
 local function forward(old, new, lines)
-  for line in string.gmatch(lines, '[^\n]+') do
+  for line in string.gmatch(lines or '- -', '[^\n]+') do
     if string.match(line, '^%S+ ([^@!]+)') ~= new then
       redis.call('HSET', keys.schedule_live, old, '>' .. new)
       return
@@ -219,6 +220,9 @@ end
 local function inherit(id, renamed, is_dynamic, now)
   local own = recall(redis.call('HGET', keys.schedule_gone, id))
   redis.call('HDEL', keys.schedule_gone, id)
+  if string.find(redis.call('HGET', keys.schedule_live, id) or '', '^>') then
+    redis.call('HDEL', keys.schedule_live, id) -- runs of this name are its own again
+  end
   if renamed ~= '' and renamed ~= id then
     local _, _, set = definition_of(redis.call('HGET', keys.schedule_def, renamed))
     local is_direct = set ~= nil and (set == 'dynamic') == is_dynamic
@@ -228,10 +232,11 @@ local function inherit(id, renamed, is_dynamic, now)
         redis.call('RPUSH', keys.schedule_buffer(id), nominal)
       end
       local lines = redis.call('HGET', keys.schedule_live, renamed)
-      if lines and not string.find(lines, '^>') then
+      lines = lines and not string.find(lines, '^>') and lines
+      if lines then
         redis.call('HSET', keys.schedule_live, id, lines)
-        forward(renamed, id, lines)
       end
+      forward(renamed, id, lines)
       local expected = redis.call('HGET', keys.schedule_expected, renamed)
       if expected then
         redis.call('HSET', keys.schedule_expected, id, expected)

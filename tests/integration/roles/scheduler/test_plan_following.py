@@ -192,6 +192,21 @@ def test_a_follower_that_is_deleted_or_follows_another_is_out() -> None:
         assert plan.fired("b") == plan.fired("gone") == []
 
 
+@pytest.mark.parametrize("overlap", ["allow", "skip"])
+def test_a_run_that_began_under_the_old_name_is_followed_under_the_new_one(overlap: str) -> None:
+    """Also where no unfinished runs are listed. A schedule that takes the old name later has runs of its own."""
+    with planned(every(100, "other")) as plan:
+        plan.upsert(every(10, "s", overlap=overlap), after())
+        plan.until(15)
+        (run,) = plan.fetch()
+        plan.upsert(every(10, "new", overlap=overlap, renamed_from="s"), after("new"))
+        plan.end(run)
+        plan.upsert(every(10, "s", overlap=overlap))
+        plan.until(25)
+        plan.end(*[each for each in plan.fetch() if each == run_of(20)])
+        assert plan.fired("b") == [10]
+
+
 def test_a_thousand_ends_wait_for_a_paused_follower_and_no_more() -> None:
     """What comes then is dropped and counted."""
     with planned(every(10, overlap="allow"), after(on_resume="catchup")) as plan:
