@@ -56,6 +56,10 @@ class SimulatedLeadership:
         self.contender.around.is_ending = True
         self.actor.wake()
 
+    def is_calling(self) -> bool:
+        """Return False: ``end`` waits for nobody."""
+        return False
+
     def _changed(self) -> None:
         self._world.after(0, self._look)
 

@@ -57,6 +57,9 @@ class LeadershipExecution(Protocol):
     def end(self, grace_s: float) -> None:
         """Have the program told, and give the lease back."""
 
+    def is_calling(self) -> bool:
+        """Return whether the code that asks is a callback, for which ``end`` does not wait."""
+
 
 class Leadership:
     """One program's part in the election of one leader; made by ``leadership``. A context manager, also ``async``.
@@ -107,15 +110,19 @@ class Leadership:
         done; a program that is killed leaves the lease to its end.
         """
         execution = self._execution
-        if execution is None or self._is_closed or self._pid != os.getpid():
+        if execution is None or self._pid != os.getpid():
             return
         self._is_closed = True
-        atexit.unregister(self.close)
         execution.end(self._grace_s)
+        if not execution.is_calling():  # else the end of the program waits for what follows the callback
+            atexit.unregister(self.close)
 
     async def close_async(self) -> None:
         """Do the same without blocking the event loop."""
-        await result_of(self.close, "leadership-close")
+        if self._execution is not None and self._execution.is_calling():
+            self.close()
+        else:
+            await result_of(self.close, "leadership-close")
 
     @property
     def is_leader(self) -> bool:

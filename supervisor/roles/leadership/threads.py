@@ -12,6 +12,8 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from inspect import isawaitable
 
 from supervisor.core.units import SECOND_NS
@@ -34,7 +36,7 @@ def call_back(call: Told, loop: asyncio.AbstractEventLoop | None) -> None:
             call()
         else:
             asyncio.run_coroutine_threadsafe(in_loop(call), loop).result()
-    except BaseException:  # `sys.exit` too would end the thread, and nobody would be told again
+    except (Exception, SystemExit):  # `sys.exit` too would end the thread, and nobody would be told again
         log.exception("a callback of a leadership raised; the leadership goes on")
 
 
@@ -64,6 +66,7 @@ class LeadershipThreads:
         self._loop = loop
         self._is_closing = False
         self._elector = self._new_elector()
+        self._task: asyncio.Task[object] | None = None  # of the newest callback in an event loop
         self._notifier = threading.Thread(target=self._notify, name="leadership", daemon=True)
 
     def start(self) -> None:
@@ -86,7 +89,7 @@ class LeadershipThreads:
         """Have the program told that it stopped, then give the lease back. Called twice it waits twice."""
         self._is_closing = True
         self.changed()
-        if threading.current_thread() is self._notifier:
+        if self.is_calling():
             return  # a callback ends its own leadership: what follows is done when it has returned
         try:
             self._notifier.join(grace_s)
@@ -94,6 +97,17 @@ class LeadershipThreads:
             self._release()
         tries_s = RELEASE_TRIES_MAX * self.contender.context.timing.timeout_ns / SECOND_NS
         self._elector.join(tries_s + _END_S)
+
+    def is_calling(self) -> bool:
+        """Return whether the code that asks is a callback of this leadership."""
+        with suppress(RuntimeError):  # no event loop runs in this thread
+            if self._task is not None and asyncio.current_task() is self._task:
+                return True
+        return threading.current_thread() is self._notifier
+
+    def _in_task(self, call: Told) -> object:
+        self._task = asyncio.current_task()
+        return call()
 
     def _release(self) -> None:
         self.contender.around.is_ending = True
@@ -108,7 +122,7 @@ class LeadershipThreads:
             if self._is_closing:
                 standing = standing._replace(epoch=0)
             if (call := self._callbacks.due(standing)) is not None:
-                call_back(call, self._loop)
+                call_back(call if self._loop is None else partial(self._in_task, call), self._loop)
                 continue
             if self._is_closing:
                 self._release()

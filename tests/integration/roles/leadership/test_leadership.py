@@ -157,6 +157,26 @@ async def test_coroutine_functions_are_called_in_the_event_loop() -> None:
     assert said == [("started", epoch), ("stopped", epoch)]
 
 
+@pytest.mark.parametrize("is_coroutine", [False, True])
+async def test_a_callback_in_the_event_loop_may_end_its_own_leadership(server: Server, *, is_coroutine: bool) -> None:
+    """It does not wait for itself, and who ends it again waits until the lease is given back."""
+    ended = asyncio.Event()
+
+    def end(_epoch: int) -> None:
+        lead.close()
+        ended.set()
+
+    async def end_async(_epoch: int) -> None:
+        await lead.close_async()
+        ended.set()
+
+    lead = tenure.leadership("billing", on_started=end_async if is_coroutine else end, grace=60)
+    async with asyncio.timeout(30):
+        async with lead:
+            await ended.wait()
+        assert view(server).holder == ""
+
+
 def test_an_observer_sees_who_leads_and_writes_nothing(server: Server) -> None:
     """Of a leadership and of the replicas; no program takes the lease of those."""
     with (
