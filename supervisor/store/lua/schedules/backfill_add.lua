@@ -16,7 +16,8 @@
 -- Returns  code, now_ms
 --          ADDED    the leader will see to it. A repeated call answers so
 --          UNKNOWN  there is no such schedule
---          FULL     100 are under way, or 1000 are remembered: cancel one, or wait
+--          FULL     100 are under way, or 1000 are remembered: cancel one, or wait. Of those that ended, the oldest that
+--                   enqueued nothing or was forced makes room: no limit of its schedule counts it
 --          CAPPED   the schedule's backfills of the last days would exceed `memory`
 local ACTIVE_MAX, KNOWN_MAX = 100, 1000
 if not_whole(cursor_ms, limit, is_forced, keep_ms, memory) or backfill == '' or string.find(schedule, '%s') or string.find(json, '\n') then
@@ -31,7 +32,7 @@ end
 if redis.call('HEXISTS', keys.schedule_def, schedule) == 0 then
   return { 'UNKNOWN', whole(now) }
 end
-local active, known, remembered = 0, 0, 0
+local active, known, remembered, oldest, oldest_ms = 0, 0, 0, nil, nil
 local all = redis.call('HGETALL', BACKFILLS)
 for i = 1, #all, 2 do
   local b = backfill_of(all[i + 1])
@@ -40,10 +41,17 @@ for i = 1, #all, 2 do
   else
     known = known + 1
     active = active + (b.state == 'active' and 1 or 0)
+    local counts_for_none = b.state ~= 'active' and (b.enqueued == '0' or b.forced == '1')
+    if counts_for_none and not (oldest and oldest_ms <= tonumber(b.updated)) then
+      oldest, oldest_ms = all[i], tonumber(b.updated)
+    end
     if b.schedule == schedule and b.forced ~= '1' then
       remembered = remembered + tonumber(b.state == 'active' and b.limit or b.enqueued)
     end
   end
+end
+if active < ACTIVE_MAX and known >= KNOWN_MAX and oldest then
+  known = known - redis.call('HDEL', BACKFILLS, oldest)
 end
 if active >= ACTIVE_MAX or known >= KNOWN_MAX then
   return { 'FULL', whole(now) }

@@ -253,6 +253,32 @@ def test_requests_are_bounded(desk: BackfilledSchedule) -> None:
     assert desk.world.run(desk.calls.add("y", "nobody", request, limit=1, is_forced=False)) is AddCode.UNKNOWN
 
 
+def test_backfills_that_enqueued_nothing_keep_nobody_from_asking(desk: BackfilledSchedule) -> None:
+    """A thousand empty requests for one schedule would shut out those for all others for a week."""
+    desk.add(1)
+    desk.world.run(desk.calls.cancel("b1"))
+    key, record = desk.world.keys.schedule_backfills, desk.world.raw.hget(desk.world.keys.schedule_backfills, "b1")
+    head, rest = record.split(b"\n", 1)
+    words = head.split(b" ")
+
+    def fill(enqueued: bytes, forced: bytes) -> None:
+        ended = int(words[4])
+        records = {
+            f"b{n}": b" ".join([*words[:2], enqueued, words[3], b"%d" % (ended - n), *words[5:7], forced, words[8]])
+            for n in range(1, 1001)
+        }
+        desk.world.raw.hset(key, mapping={name: line + b"\n" + rest for name, line in records.items()})
+
+    fill(b"1", b"0")
+    assert desk.add(1, name="more") is AddCode.FULL
+    for enqueued, forced in ((b"0", b"0"), (b"5", b"1")):
+        fill(enqueued, forced)
+        assert desk.add(1, name="more") is AddCode.ADDED
+        assert desk.world.raw.hlen(key) == 1000
+        assert not desk.world.raw.hexists(key, "b1000")
+        desk.world.raw.hdel(key, "more")
+
+
 def test_those_that_ended_are_forgotten_after_a_week(desk: BackfilledSchedule) -> None:
     """With the runs that they enqueued."""
     desk.add(1)
