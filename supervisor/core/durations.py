@@ -47,7 +47,7 @@ def parse_duration(value: Any) -> float:
             refused, because half of the readers would take it for milliseconds.
     """
     if isinstance(value, int | float) and not isinstance(value, bool) and value:
-        raise ValueError(f"{value!r} has no unit: write {value:g}s if seconds are meant")
+        raise ValueError(f"{value!r} has no unit: write {value}s if seconds are meant")
     if value == "0" or (value == 0 and value is not False):
         return 0.0
     parts = _parts(value) if isinstance(value, str) else []

@@ -8,7 +8,6 @@ Guarantees
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -24,6 +23,8 @@ from supervisor.settings.schedules.search_path import import_named, module_of
 from supervisor.settings.schema import settings_shape
 from supervisor.settings.sections.violation import Violation
 from supervisor.settings.validation import conform, validate
+
+_SECONDS_MAX = 10**12  # in a duration; a larger number is told as it was written
 
 
 def with_declared(loaded: Loaded, known: Registry = registry) -> Loaded:
@@ -44,6 +45,9 @@ def with_declared(loaded: Loaded, known: Registry = registry) -> Loaded:
             problems.append(Problem(each.origin, "schedules", f"{each.function_name} is no job", remedy))
             continue
         name = job if each.name is None else each.name
+        if not isinstance(name, str):
+            problems.append(Problem(each.origin, "schedules", "has a name= that is no text", "quote it"))
+            continue
         if name in loaded.settings.schedules:
             continue
         if name in entries:
@@ -70,7 +74,7 @@ def entry_of(declared: DeclaredSchedule, job: str) -> Node:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and -_SECONDS_MAX < value < _SECONDS_MAX
 
 
 def _merged(loaded: Loaded, entries: dict[str, Node], names: dict[str, str], problems: list[Problem]) -> Loaded:
