@@ -141,6 +141,9 @@ local function list_expectations(id, json, now)
   elseif of.every ~= every or not redis.call('ZSCORE', keys.schedule_promised, id) then
     redis.call('ZADD', keys.schedule_promised, whole(of.since + every), id)
   end
+  if of.late > 0 then -- also under a new name
+    redis.call('ZADD', keys.schedule_promised, LATE_MS, '!' .. id)
+  end
   of.every = every
   expected_put(id, of)
 end

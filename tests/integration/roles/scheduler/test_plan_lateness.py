@@ -154,6 +154,21 @@ def test_a_success_while_the_alarm_is_told_ends_it(monkeypatch: pytest.MonkeyPat
         assert (told(plan), late(plan)) == ([("s", "expect_success_every"), ("s", "recovered")], "")
 
 
+def test_a_schedule_that_is_late_stays_so_under_a_new_name() -> None:
+    """The metric and its alert go on, until a run of the new name ends ok."""
+    with planned(every(1000, "other")) as plan:
+        plan.upsert(every(30, finish_within_ms=10_000))
+        plan.until(45)
+        plan.fetch()
+        plan.upsert(every(30, "new", finish_within_ms=20_000, renamed_from="s"))
+        plan.until(55)
+        counts = [each.fields["count"] for each in plan.world.history if each.event == "schedules_late"]
+        assert counts[-1] == 1
+        plan.end(f"s@{EPOCH_MS + 30_000}")
+        plan.advance(6)
+        assert told(plan) == [("s", "finish_within"), ("new", "recovered")]
+
+
 def test_a_run_whose_end_was_asked_for_is_not_late() -> None:
     """Cancelled by a person, or replaced by a newer one."""
     with planned(every(60, overlap="terminate_other", finish_within_ms=90_000)) as plan:
