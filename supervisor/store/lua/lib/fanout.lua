@@ -4,8 +4,8 @@
 --                                 did. total and left; how many ended ok, dead, cancelled …; c:<name> what they counted;
 --                                 errors, and the first of them e:<n>; then:<n> what starts when nothing is left, as
 --                                 `<when> <delay_ms> <queue> <id> <data>`; up, the length of the id of the run above;
---                                 keep, for how many ms it is kept when nothing is left; after, where other schedules
---                                 follow the end of all
+--                                 keep, for how many ms it is kept when nothing is left; after, the schedule whose
+--                                 followers wait for the end of all
 --
 -- Includes  replace
 
@@ -85,7 +85,8 @@ end
 local function tally_followed(id, key)
   local sums = redis.call('HMGET', key, 'total', 'ok', 'duplicate', 'after')
   if sums[4] then
-    local schedule, nominal = string.match(id, '^([^@!#]+)@(%d+)$')
+    local own, nominal = string.match(id, '^([^@!#]+)@(%d+)$')
+    local _, schedule = live_lines(sums[4] == '1' and own or sums[4]) -- 1: written by an older version
     local is_success = tonumber(sums[1]) == (tonumber(sums[2] or 0) or 0) + (tonumber(sums[3] or 0) or 0)
     if is_success then
       redis.call('HDEL', key, 'after')
@@ -185,9 +186,9 @@ local function tally_open(id, has_children, left_behind)
       redis.call('HSET', key, 'up', above)
     end
     redis.call('PEXPIRE', key, TALLY_UNFINISHED_MS)
-    local schedule = string.match(id, '^([^@!#]+)@%d+$')
-    if has_children and schedule and redis.call('HEXISTS', keys.schedule_after, schedule) == 1 then
-      redis.call('HSET', key, 'after', '1')
+    local _, schedule = live_lines(string.match(id, '^([^@!#]+)@%d+$') or '')
+    if has_children and redis.call('HEXISTS', keys.schedule_after, schedule) == 1 then
+      redis.call('HSET', key, 'after', schedule)
     end
     tally_add(id, 'left', 0) -- it may be complete at once
     local last = #follow > 0 and redis.call('HINCRBY', key, 'thens', #follow)

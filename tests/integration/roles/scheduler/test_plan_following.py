@@ -207,6 +207,24 @@ def test_a_run_that_began_under_the_old_name_is_followed_under_the_new_one(overl
         assert plan.fired("b") == [10]
 
 
+@pytest.mark.parametrize("is_ended", [True, False])
+@pytest.mark.parametrize("overlap", ["allow", "skip"])
+def test_children_of_a_run_of_the_old_name_are_waited_for(overlap: str, *, is_ended: bool) -> None:
+    """Whether the schedule is renamed before the run itself has ended or after."""
+    with planned(every(100, "other")) as plan:
+        plan.upsert(every(10, "s", overlap=overlap, max_runs=1), after())
+        plan.until(15)
+        (parent,) = plan.fetch()
+        if is_ended:
+            end_with(plan, parent, "a")
+        plan.upsert(every(10, "new", overlap=overlap, max_runs=1, renamed_from="s"), after("new"))
+        if not is_ended:
+            end_with(plan, parent, "a")
+        assert plan.fired("b") == []
+        plan.finish()
+        assert plan.fired("b") == [10]
+
+
 def test_a_thousand_ends_wait_for_a_paused_follower_and_no_more() -> None:
     """What comes then is dropped and counted."""
     with planned(every(10, overlap="allow"), after(on_resume="catchup")) as plan:
