@@ -169,8 +169,10 @@ class ApiChanges(ApiHandlers):
         if (permit := permit_schedule(request)) is not None:
             found, definition = await self._ask(schedules.inspect(self._keys, name))
             permit(definition)
-            if revision is None and found.record is not None:
-                revision = found.record.revision  # what the token was judged by
+            judged = found.record.revision if found.record is not None else None
+            if revision not in {None, judged}:
+                raise web.HTTPConflict(text=f"{name}: its revision is {judged}, not {revision}")
+            revision = judged
         (deleted,) = await self._ask(schedules.delete(self._keys, [(name, revision)]))
         if deleted.code is DeleteCode.UNKNOWN:
             raise UnknownScheduleError(name)

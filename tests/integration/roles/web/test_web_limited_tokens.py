@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from supervisor.core.model import Outcome
+from supervisor.operations import schedules
 from supervisor.roles.web.api.routes import PATH, ROUTES, ApiRoute
 from supervisor.settings.web.tokens import Scope
 from supervisor.store.schedules.definitions import Change, Definitions
@@ -92,6 +94,28 @@ def test_a_limited_token_ends_the_run_that_it_was_judged_by(api: Any) -> None:
     code, shown = ask(api, "POST", f"{PATH}/runs/r-9/cancel", "queuer", {})
     assert (code, shown["queue"]) == (200, "billing")
     assert ask(api, "POST", f"{PATH}/runs/r-9/cancel", "queuer", {"queue": "default"})[0] == 403
+
+
+@pytest.fixture
+def changed_once_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let schedules get a job of others as soon as the API, which is forked later, has looked at them."""
+    inspect = schedules.inspect
+
+    def inspect_and_change(*args: Any) -> Any:
+        found = yield from inspect(*args)
+        others = structs.replace(NIGHTLY, template=structs.replace(NIGHTLY.template, job="billing.send"))
+        yield Definitions(KEYS).upsert([Change(definition=others)], wall_ms=1)
+        return found
+
+    monkeypatch.setattr(schedules, "inspect", inspect_and_change)
+
+
+@pytest.mark.usefixtures("changed_once_judged")
+@pytest.mark.parametrize("body", [{}, {"revision": 1}, {"revision": 2}])
+def test_a_limited_token_deletes_what_it_was_judged_by(api: Any, world: StoreCalls, body: dict[str, int]) -> None:
+    """Not the revision that its body foretells, which may be of a job that it does not reach."""
+    world.run(Definitions(KEYS).upsert([Change(definition=NIGHTLY)], wall_ms=1))
+    assert ask(api, "POST", f"{PATH}/schedules/team/nightly/delete", "mailer", body)[0] == 409
 
 
 def test_a_limited_token_takes_no_id_that_a_schedule_or_another_run_gives(api: Any) -> None:
