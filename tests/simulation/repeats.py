@@ -24,19 +24,23 @@ def repeats(world: World, flagged: list[bool]) -> list[str]:
         if before is None:
             continue
         between = [told for told in losses if server.moments_ns[before] <= told.at_ns <= at_ns]
-        who = _holder(world, decision.epoch)
+        who, firer = _holder(world, decision.epoch), _holder(world, server.decisions[before].epoch)
+        is_unheard = who == firer and not _was_told(world, who, decision, 0, at_ns)  # the answer to the first
         what = f"{decision.schedule}@{decision.nominal_ms} was fired again by {who}"
         if not between:
             found.append(f"{what}, and Redis lost nothing in between")
+        elif is_unheard:
+            is_new_to_it = _begun(world, who, server.moments_ns[before], at_ns)
+            if not (flagged[index] or is_new_to_it or _is_copy(world, who, server.decisions[before], decision, at_ns)):
+                found.append(f"{what}, which never had the answer to the first, without the flag")
         elif all(told.event == "emptied" for told in between) and _knew(world, who, server.moments_ns[before], between):
             found.append(f"{what}, which had an answer of Redis after it was fired first")
         elif all(told.event == "emptied" for told in between) and not (
-            _was_silent(world, decision, between[0], at_ns)
-            or not _was_told(world, _holder(world, server.decisions[before].epoch), decision, 0, at_ns)
+            _was_silent(world, decision, between[0], at_ns) or not _was_told(world, firer, decision, 0, at_ns)
         ):
             found.append(f"{what}, and Redis had not fallen silent before for whoever wrote its watermark back")
         elif (
-            who == _holder(world, server.decisions[before].epoch)
+            who == firer
             and _was_told(world, who, decision, server.moments_ns[before], at_ns)
             and not _begun(world, who, server.moments_ns[before], at_ns)
             and not _is_copy(world, who, server.decisions[before], decision, at_ns)
