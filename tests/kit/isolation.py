@@ -286,7 +286,7 @@ class Snapshot:
     def _after_settling(self, look: Callable[[], list[str]]) -> list[str]:
         if not look():
             return []
-        for bound_s in (SETTLE_S_MAX / 1000, SETTLE_S_MAX):
+        for bound_s in (SETTLE_S_MAX / 1000, SETTLE_S_MAX / 10, SETTLE_S_MAX):  # a thread may hold a cycle for a moment
             try:
                 wait_until(lambda: not look(), "what the test started to end", bound_s=bound_s)
             except AssertionError:
