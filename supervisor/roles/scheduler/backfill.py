@@ -147,6 +147,8 @@ class Backfills:
 
     def _running(self, term: Term, backfill: Backfill, seen: Inspection) -> _Made:
         assert seen.record is not None
+        if backfill.request.revision not in {0, seen.record.revision}:
+            return self._failing(term, backfill, why="its schedule was changed, and a limited token asked: ask again")
         try:
             definition = seen.record.definition()
             chunk = self._chunk(backfill, definition, seen)

@@ -80,6 +80,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     overlap: str = "allow"
     by: str = ""
     at_ms: int = 0
+    revision: int = 0  # of the schedule, and no other: who asked was judged by it; 0: any
 
     def __post_init__(self) -> None:
         """Take no more of who asked than is shown."""

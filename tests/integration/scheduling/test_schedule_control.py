@@ -129,6 +129,23 @@ def test_a_backfill_survives_the_death_of_its_leader(desk: Any) -> None:
     assert backfilled == [f"tick@{begin_ms - second * 1000}" for second in range(2000, -1, -1)]
 
 
+def test_a_backfill_for_one_revision_runs_no_other(desk: Any) -> None:
+    """Who asked may have been judged by its job, its queue or its labels; the definition may change meanwhile."""
+    here = desk(tick=EVERY_10S)
+    here.cluster.advance(4)
+    begin_ms = round(datetime.fromisoformat(START).timestamp() * 1000)
+    revision = here.show("tick").record.revision
+    for name, of in (("same", revision), ("former", revision + 1)):
+        request = Request(from_ms=begin_ms - 20_000, until_ms=begin_ms - 1, revision=of)
+        here.run(here.backfills.add(name, "tick", request, limit=10, is_forced=False))
+    here.cluster.advance(4)
+
+    ended = {each.id: each for each in here.run(here.backfills.all())}
+    assert (ended["same"].state, ended["same"].enqueued) == (BackfillState.DONE, 2)
+    assert (ended["former"].state, ended["former"].enqueued) == (BackfillState.FAILED, 0)
+    assert "was changed" in ended["former"].note
+
+
 def test_what_next_shows_is_what_then_fires_across_a_change_of_the_clock(desk: Any) -> None:
     """One code path: the trigger that previews is the trigger that plans."""
     night = {"job": "demo", "cron": "0,30 1,2,3 * * *", "timezone": "Europe/Berlin", "overlap": "allow"}

@@ -53,8 +53,14 @@ class ApiBackfills(ApiHandlers):
         until_ms = _bound("to", body.to, is_end=True) if body.to else now_ms
         if until_ms < from_ms:
             raise bad_request("to", body.to, "it lies before from")
-        await self._must_reach(request, name)
-        asked = BackfillRequest(from_ms=from_ms, until_ms=until_ms, overlap=body.overlap, by=who(request), at_ms=now_ms)
+        asked = BackfillRequest(
+            from_ms=from_ms,
+            until_ms=until_ms,
+            overlap=body.overlap,
+            by=who(request),
+            at_ms=now_ms,
+            revision=await self._judged_revision(request, name),
+        )
         add = backfills.add(self._keys, name, asked, limit=body.limit, is_forced=body.force)
         backfill = await self._ask(add)
         note(request, "api_backfill_requested", schedule=name, backfill=backfill)
@@ -64,16 +70,22 @@ class ApiBackfills(ApiHandlers):
         """Stop a backfill; what it enqueued stays."""
         await body_of(request, EmptyBody)
         name = request.match_info["backfill"]
-        await self._must_reach(request, (await self._ask(backfills.show(self._keys, name))).schedule)
+        await self._judged_revision(request, (await self._ask(backfills.show(self._keys, name))).schedule)
         stopped = await self._ask(backfills.cancel(self._keys, name))
         note(request, "api_backfill_cancelled", schedule=stopped.schedule, backfill=name)
         return json_response(_shown(stopped))
 
-    async def _must_reach(self, request: web.Request, schedule: str) -> None:
-        """Raise 403 for a schedule that the token does not reach."""
-        if (permit := permit_schedule(request)) is not None:
-            _, definition = await self._ask(schedules.inspect(self._keys, schedule))
-            permit(definition)
+    async def _judged_revision(self, request: web.Request, schedule: str) -> int:
+        """Return the revision of a schedule that a limited token reaches; 0 for a token without limits.
+
+        Raises:
+            web.HTTPForbidden: the token does not reach it.
+        """
+        if (permit := permit_schedule(request)) is None:
+            return 0
+        found, definition = await self._ask(schedules.inspect(self._keys, schedule))
+        permit(definition)
+        return found.record.revision if found.record is not None else 0
 
 
 def _bound(field: str, text: str, *, is_end: bool = False) -> int:
