@@ -77,7 +77,8 @@ _COOKIE = re.compile(r"""(?<!\w)(?:[sS]et-)?[cC]ookie['"]?:\s{0,8}['"]?(?P<value
 _OWN_HEADER = re.compile(
     r"""(?<!\w)[xX]-(?:[A-Za-z0-9]{1,32}-){0,4}(?i:key|token|secret|auth|password)['"]?:\s{0,8}['"]?(?P<value>[^\s'",]+)"""
 )
-_SHAPES = (_ASSIGNED, _ENTRY, _HEADER, _BEARER, _FLAG, _LINE, _COOKIE, _OWN_HEADER)
+_PRIVATE_KEY = re.compile(r"-----BEGIN (?:[A-Z0-9]{1,16} ){0,3}PRIVATE KEY-----(?P<value>[^-]*)")  # PEM: RFC 7468
+_SHAPES = (_ASSIGNED, _ENTRY, _HEADER, _BEARER, _FLAG, _LINE, _COOKIE, _OWN_HEADER, _PRIVATE_KEY)
 
 
 @lru_cache(maxsize=2048)

@@ -62,6 +62,8 @@ def test_a_name_that_only_looks_secret_stays_readable(name: str) -> None:
         (f"Authorization: Bearer {SECRET}", "Authorization: ***"),
         (f"authorization='Basic {SECRET}'", "authorization='***'"),
         (f"sent Bearer {SECRET}", "sent Bearer ***"),
+        (f"-----BEGIN RSA PRIVATE KEY-----\n{SECRET}\n-----END", "-----BEGIN RSA PRIVATE KEY-----***-----END"),
+        ("-----BEGIN PUBLIC KEY-----\nMIIB", "-----BEGIN PUBLIC KEY-----\nMIIB"),
         (f"bad {{'password': '{SECRET}', 'user': 'x'}}", "bad {'password': ***, 'user': 'x'}"),
         (f'{{"db": {{"api_key":"{SECRET}", "n": 1}}}}', '{"db": {"api_key":***, "n": 1}}'),
         (f'{{"access_token": "a\\"{SECRET}", "n": 1}}', '{"access_token": ***, "n": 1}'),
@@ -145,7 +147,7 @@ def test_no_password_in_a_url_survives(password: str, host: str) -> None:
 
 _PIECES = (
     "https://", "://", "@", "a.", "f0", "=", "/", ":", ":80", ";", " ", "\n", '"', "'", "<", "&", "password", "token",
-    "auth", "authorization", "bearer ", "basic ", "api_key", "redis://u:p", "x", "é", "\\", "password': ", 'token\\": ',
+    "auth", "authorization", "-----BEGIN PRIVATE KEY-----", "bearer ", "basic ", "api_key", "redis://u:p", "x", "é", "\\", "password': ", 'token\\": ',
     "--", "-", "--password ", "x-", "x-a-", "key:", "token:", "cookie: ", "5",
 )  # fmt: skip
 
@@ -180,7 +182,8 @@ def test_the_length_of_a_text_beyond_what_is_shown_costs_nothing() -> None:
     "form",
     ["redis://user:{}@host", "https://{}@host/x", "https://u:x/{}@host", "password={} x", "token='{} x'", 'pwd="{}" x',
      "Authorization: Bearer {} x", "authorization='{}'", "--password {} x", "password: {} x", "Cookie: a={}; b",
-     "X-Api-Key: {} x", "token: 1{} x", "sent bearer {} x", "said {} x"],
+     "X-Api-Key: {} x", "token: 1{} x", "sent bearer {} x", "said {} x",
+     "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----"],
 )  # fmt: skip
 @pytest.mark.parametrize("length", [8, 40, 5000])
 def test_a_secret_that_the_cut_divides_is_not_shown_in_part(form: str, length: int) -> None:
