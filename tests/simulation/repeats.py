@@ -30,8 +30,8 @@ def repeats(world: World, flagged: list[bool]) -> list[str]:
         if not between:
             found.append(f"{what}, and Redis lost nothing in between")
         elif is_unheard:
-            is_new_to_it = _begun(world, who, server.moments_ns[before], at_ns)
-            if not (flagged[index] or is_new_to_it or _is_copy(world, who, server.decisions[before], decision, at_ns)):
+            is_same_term = decision.epoch == server.decisions[before].epoch  # which asks again, and knows of no loss
+            if not (flagged[index] or is_same_term or _begun(world, who, server.moments_ns[before], at_ns)):
                 found.append(f"{what}, which never had the answer to the first, without the flag")
         elif all(told.event == "emptied" for told in between) and _knew(world, who, server.moments_ns[before], between):
             found.append(f"{what}, which had an answer of Redis after it was fired first")
