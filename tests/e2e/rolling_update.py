@@ -22,6 +22,7 @@ from pathlib import Path
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.client.sync_client import Store
 from tests.e2e.chaos_verdict import CLUSTER, say
+from tests.e2e.chaos_workers_load import CONFIG
 from tests.e2e.chaos_workers_verdict import records
 from tests.e2e.servers import Server
 from tests.e2e.trees import ROOT, Tree
@@ -94,7 +95,7 @@ import signal
 import sys
 import time
 
-import rolling_jobs as jobs
+import chaos_jobs as jobs
 from supervisor import connect, enqueue
 
 stopping = []
@@ -121,22 +122,10 @@ while not stopping:
 print(number)
 """
 
-CONFIG = """
-version: 1
-cluster: {cluster}
-web: {{port: 0}}
-log: {{format: json}}
-election: {{lease_duration: 2s, renew_period: 400ms, renew_timeout: 400ms}}
-queues: {{session_lease: 3s, beat_period: 500ms, history: 1000000}}
-supervision: {{grace: 20s}}
-workers:
-  io: {{kind: async, concurrency: 20, queues: [default, heavy]}}
-  cpu: {{kind: sync, processes: 1, queues: [default, heavy]}}
-jobs: [rolling_jobs]
-redis: {{url: "{url}"}}
+SCHEDULES = """
 schedules:
-  every: {{job: rolling.tick, every: 500ms, overlap: allow, missed: all}}
-  cron: {{job: rolling.tick, cron: "*/2 * * * * *", overlap: allow, missed: all}}
+  every: {job: rolling.tick, every: 500ms, overlap: allow, missed: all}
+  cron: {job: rolling.tick, cron: "*/2 * * * * *", overlap: allow, missed: all}
 """
 
 
@@ -147,9 +136,9 @@ class RollingUpdate:
         self.directory = directory
         self.code = {"old": old, "new": ROOT}
         self.server = Server(directory)
-        (directory / "rolling_jobs.py").write_text(JOBS)
+        (directory / "chaos_jobs.py").write_text(JOBS)
         (directory / "producer.py").write_text(PRODUCER)
-        (directory / "tenure.yaml").write_text(CONFIG.format(cluster=CLUSTER, url=self.server.url))
+        (directory / "tenure.yaml").write_text(CONFIG.format(cluster=CLUSTER, url=self.server.url) + SCHEDULES)
         self.trees: list[Tree] = []
         self.producers: dict[str, subprocess.Popen[str]] = {}
 
