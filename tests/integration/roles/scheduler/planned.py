@@ -67,6 +67,19 @@ class Planned:
         """Let time pass until ``second`` of the world."""
         self.world.run_until(round(second * S))
 
+    def replace_scheduler_after(self, calls: int) -> None:
+        """Kill the leader's scheduler behind so many further calls to Redis, and start another 0.2 s later."""
+        left = calls
+
+        def count() -> None:
+            nonlocal left
+            left -= 1
+            if left == -1:
+                self.leader.kill_scheduler()
+                self.world.after(S // 5, self.leader.start_scheduler)
+
+        self.world.on_executed.append(count)
+
     def upsert(self, *definitions: ScheduleDef) -> None:
         """Create or change dynamic schedules."""
         changes = [Change(definition=definition) for definition in definitions]

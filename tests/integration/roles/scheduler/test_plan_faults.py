@@ -107,16 +107,7 @@ def test_one_fault_changes_nothing_while_the_next_batch_is_put_together(
 def test_a_leader_that_dies_between_two_calls_is_followed_without_a_trace(position: int) -> None:
     """Its replacement knows nothing but what Redis holds."""
     with planned(*definitions()) as plan:
-        left = position
-
-        def count() -> None:
-            nonlocal left
-            left -= 1
-            if left == -1:
-                plan.leader.kill_scheduler()
-                plan.world.after(200 * MILLISECOND_NS, plan.leader.start_scheduler)
-
-        plan.world.on_executed.append(count)
+        plan.replace_scheduler_after(position)
         course(plan)
         sound(plan)
 

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from supervisor.core.model import After, Envelope, Exclusion, Kind, Outcome, ScheduleDef, Template
-from supervisor.core.units import MILLISECOND_NS
 from supervisor.store.key_table import spell
 from supervisor.store.queues.control import QueueControl
 from supervisor.store.queues.runs import Ack, Child
@@ -275,16 +274,7 @@ def test_one_fault_neither_loses_nor_doubles_a_follower(position: int, fault: st
 def test_a_leader_that_dies_between_two_calls_neither_loses_nor_doubles_a_follower(position: int) -> None:
     """Its replacement finds what waits."""
     with planned(every(3, overlap="allow"), after()) as plan:
-        left = position
-
-        def count() -> None:
-            nonlocal left
-            left -= 1
-            if left == -1:
-                plan.leader.kill_scheduler()
-                plan.world.after(200 * MILLISECOND_NS, plan.leader.start_scheduler)
-
-        plan.world.on_executed.append(count)
+        plan.replace_scheduler_after(position)
         sound(plan, course(plan))
 
 
