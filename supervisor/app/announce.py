@@ -16,7 +16,6 @@ from supervisor.core.errors import TenureError
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.triggers import trigger_of
 from supervisor.process.system.descriptors import DESCRIPTORS_MIN, descriptors_short
-from supervisor.settings.deprecations import Notice
 from supervisor.settings.document import DEFAULT_ORIGIN, format_path, parse_path
 from supervisor.settings.loader import Loaded
 from supervisor.settings.render import public_view, sources
@@ -41,7 +40,8 @@ Log = Callable[..., None]
 def announce(loaded: Loaded, definitions: Sequence[ScheduleDef], slots: Sequence[str], log: Log) -> None:
     """Log the start, its settings and schedules, and warnings about the configuration."""
     log("startup", **startup_fields(loaded, definitions, slots))
-    warn_of_old_names(loaded, log)
+    for notice in loaded.notices:
+        log("deprecated_setting", level="warning", where=notice.where, name=notice.name, note=notice.text)
     for note in loaded.conversion.notices if loaded.conversion is not None else ():
         log("compat_note", note=note)
     _warn_of_unserved(loaded, definitions, log)
@@ -90,14 +90,6 @@ def _warn_of_unserved(loaded: Loaded, definitions: Sequence[ScheduleDef], log: L
     for problem in unserved(loaded, definitions)[:UNSERVED_LISTED_MAX]:
         consequence = f"{problem.message}; they wait for another replica, or {problem.remedy}"
         log("queue_unserved", level="warning", where=problem.where, path=problem.path, consequence=consequence)
-
-
-def warn_of_old_names(loaded: Loaded, log: Log, *, told: Sequence[Notice] = ()) -> None:
-    """Log each use of an old name, except for names in ``told``."""
-    known = {notice.name for notice in told}
-    for notice in loaded.notices:
-        if notice.name not in known:
-            log("deprecated_setting", level="warning", where=notice.where, name=notice.name, note=notice.text)
 
 
 def startup_fields(loaded: Loaded, definitions: Sequence[ScheduleDef], slots: Sequence[str]) -> dict[str, Any]:

@@ -12,14 +12,14 @@ import re
 import secrets
 import socket
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from supervisor.app.announce import announce, limit_metrics, warn_of_old_names
+from supervisor.app.announce import announce, limit_metrics
 from supervisor.app.endpoint import embedded_server, resolve_redis_url
-from supervisor.app.jobs import Prepared, prepare_to_fork
+from supervisor.app.jobs import prepare_to_fork
 from supervisor.app.tree import Tree, configure_logs, inflight_entries, slot_names, specs
 from supervisor.clock import SystemClock
 from supervisor.core.errors import (
@@ -45,7 +45,6 @@ from supervisor.reload.audiences import Audience, forget_secrets
 from supervisor.reload.check import ConfigCheck
 from supervisor.reload.config_memfd import Handover
 from supervisor.roles.child import Listeners, preload
-from supervisor.settings.deprecations import Notice
 from supervisor.settings.loader import Loaded
 from supervisor.settings.overrides import secret_variables
 from supervisor.settings.sections.models import Settings
@@ -114,7 +113,7 @@ def run(loaded: Loaded, load: Callable[[], Loaded] | None = None) -> int:
         events.attach(tree.mailbox.write_fd, replica=replica, role="supervisor")
         board_header.append(tree.board.header)
         holder = _published(tree, place)
-        code = _parent(tree, _reading(loaded, load, tree, withheld), holder.publish, told=loaded.notices).run()
+        code = _parent(tree, _reading(loaded, load, tree, withheld), holder.publish).run()
         holder.ended(code)
     sign.close()
     os.close(lock)
@@ -142,13 +141,7 @@ def _reading(loaded: Loaded, load: Callable[[], Loaded] | None, tree: Tree, with
     return again
 
 
-def _parent(
-    tree: Tree, load: Callable[[], Loaded], publish: Callable[[ReloadRecord], None], *, told: Sequence[Notice]
-) -> Parent:
-    def prepare(loaded: Loaded) -> Prepared:
-        warn_of_old_names(loaded, _log, told=told)  # those that this reload brought
-        return prepare_to_fork(loaded)
-
+def _parent(tree: Tree, load: Callable[[], Loaded], publish: Callable[[ReloadRecord], None]) -> Parent:
     slots = specs(tree)
     assert tuple(slot.name for slot in slots) == tree.names
     preload()
@@ -160,7 +153,7 @@ def _parent(
             runs_at_once_max=inflight_entries(tree.settings) - 1,
             handover=tree.handover,
             load=load,
-            prepare=prepare,
+            prepare=prepare_to_fork,
         ),
         tree.board.header,
         SystemClock(),

@@ -22,12 +22,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from supervisor.core.errors import ConfigError, Problem
-from supervisor.settings.deprecations import Notice, of_flags, of_variables, renamed
+from supervisor.settings.deprecations import Notice, notices_of
 from supervisor.settings.document import DEFAULT_ORIGIN, Node, format_path, merge, wrap
 from supervisor.settings.importing import Conversion, Importer, MakeImporter
 from supervisor.settings.interpolate import interpolate
 from supervisor.settings.origins import ORIGINS_MAX, Origins
-from supervisor.settings.overrides import apply_environment, apply_flags, is_setting, option_of
+from supervisor.settings.overrides import apply_environment, apply_flags, option_of
 from supervisor.settings.schedules.calendars import with_ics_dates
 from supervisor.settings.schedules.profiles import expanded
 from supervisor.settings.schema import Shape, settings_shape
@@ -63,7 +63,7 @@ class Loaded:
     """Every file read, in the order of precedence."""
 
     notices: tuple[Notice, ...] = ()
-    """Old names that were used."""
+    """Old names of flags that were used."""
 
     conversion: Conversion | None = None
     """What files of another format became, before variables and flags."""
@@ -111,11 +111,10 @@ def load(
     shape = settings_shape()
     problems: list[Problem] = []
     found = discover(files, problems)
-    notices: list[Notice] = []
     assert compat is None or make_importer is not None
     importer = make_importer(compat, environ, flags) if make_importer is not None else None
     parsed = [] if compat else [read_file(file) for file in found]
-    layers = _read_files(parsed, found, shape, problems, notices, importer=importer)
+    layers = _read_files(parsed, found, shape, problems, importer=importer)
     root, found = layers.root, layers.files
     if "workers" not in root.value:
         # Files name all pools or none. Variables and flags may adjust the default ones by id.
@@ -134,12 +133,11 @@ def load(
     loaded = None
     if settings is not None:
         references = {path: node.source for path, node in root.walk() if node.source is not None}
-        notices += of_variables(name for name, value in environ.items() if is_setting(name, value))
-        notices += of_flags({key: option_of(key, value) for key, value in flags.items()})
+        notices = tuple(notices_of({key: option_of(key, value) for key, value in flags.items()}))
         origins = _origins(root)
         settings = settings.with_references(references, deprecated=len(notices), origins=_carried(root, origins))
         settings = follow_files(settings, root, environ)
-        loaded = Loaded(settings, origins, found, tuple(notices), layers.conversion)
+        loaded = Loaded(settings, origins, found, notices, layers.conversion)
     if layers.conversion is not None and importer is not None:
         problems = [importer.original(problem) for problem in problems]
     if problems or loaded is None:
@@ -182,7 +180,6 @@ def _read_files(
     files: tuple[Path, ...],
     shape: Shape,
     problems: list[Problem],
-    notices: list[Notice],
     *,
     importer: Importer | None,
 ) -> _FileLayers:
@@ -198,7 +195,7 @@ def _read_files(
         if misplaced is not None:
             problems.append(misplaced)
             continue
-        layer, more = conform(renamed(document, shape, notices, problems), shape)
+        layer, more = conform(document, shape)
         problems += more
         root = merge(root, layer, shape) or root
     if converted is None or importer is None:

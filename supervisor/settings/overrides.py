@@ -18,7 +18,6 @@ from supervisor.core.errors import Problem
 from supervisor.core.jobs.references import ReferenceRule
 from supervisor.core.suggestions import suggestion
 from supervisor.settings.base import Path
-from supervisor.settings.deprecations import flag_path, variable_path
 from supervisor.settings.document import Node, at, format_path, merge, parse_path, wrap
 from supervisor.settings.masking import REFERENCE, mask_url, variables_of
 from supervisor.settings.schema import Shape, ShapeKind, settings_shape
@@ -84,7 +83,7 @@ def apply_environment(base: Node, shape: Shape, environ: Mapping[str, str]) -> t
     for name in sorted(environ):
         if not is_setting(name, environ[name]):
             continue
-        path = variable_path(name) or _variable_path(name, base, shape)
+        path = _variable_path(name, base, shape)
         if path is None:
             problems.append(_unknown_variable(name, shape))
         else:
@@ -100,7 +99,7 @@ def apply_flags(base: Node, shape: Shape, flags: Mapping[str, object]) -> tuple[
     for key, given in flags.items():
         origin = option_of(key, given)
         value = given.value if isinstance(given, Flag) else given
-        path = flag_path(key) or parse_path(key)
+        path = parse_path(key)
         if path is None or not _exists(path, shape):
             problems.append(_unknown_flag(origin, key, shape))
         else:
@@ -128,7 +127,7 @@ def shown_secrets(flags: Mapping[str, object]) -> list[Problem]:
     shape = settings_shape()
     for key, given in flags.items():
         origin, value = option_of(key, given), given.value if isinstance(given, Flag) else given
-        path = flag_path(key) or parse_path(key) or ()
+        path = parse_path(key) or ()
         node, _ = _node(Override(path, origin, value), shape)
         for below, leaf in node.walk(path) if node is not None else ():
             if _is_shown_secret(leaf.value, below, shape):

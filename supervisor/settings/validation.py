@@ -87,7 +87,8 @@ _ELSEWHERE = {
     "tz": "timezone", "interval": "every", "schedule": "cron", "crontab": "cron", "enabled": "paused",
     "suspend": "paused", "concurrencypolicy": "overlap", "maxinstances": "max_running", "coalesce": "missed",
     "catchup": "missed", "misfiregracetime": "catchup_window", "startingdeadlineseconds": "start_deadline",
-    "startdate": "start_at", "enddate": "end_at", "kwargs": "args", "task": "job",
+    "startdate": "start_at", "enddate": "end_at", "kwargs": "args", "task": "job", "retryperiod": "renew_period",
+    "bindaddress": "host",
 }  # fmt: skip
 """Names that other schedulers give to settings, in lower case and without ``_`` and ``-``."""
 

@@ -77,8 +77,7 @@ def _suggest(name: str, known: Collection[str]) -> None:
 def _path(name: str) -> str | None:
     from supervisor.settings.deprecations import OLD_FLAGS
 
-    old = OLD_FLAGS.get(name)
-    return old.new if old is not None else flag_paths().get(name)
+    return OLD_FLAGS.get(name) or flag_paths().get(name)
 
 
 def _flag(name: str, value: str | None, path: str, words: Iterator[str]) -> Flag:
@@ -125,7 +124,7 @@ def _leaves() -> Iterator[tuple[tuple[str, ...], Shape]]:
 
 def flag_rows() -> list[dict[str, str]]:
     """Return every such flag with its default and its meaning, for people to look through."""
-    from supervisor.settings.deprecations import OLD_FLAGS
+    from supervisor.settings.deprecations import OLD_FLAGS, REMOVED_IN
     from supervisor.settings.overrides import flag_of
     from supervisor.settings.render import inline_yaml, public_view
     from supervisor.settings.sections.models import Settings
@@ -138,8 +137,8 @@ def flag_rows() -> list[dict[str, str]]:
             value = value[step]
         meaning = " ".join(((shape.info.description if shape.info else "") or "").replace("``", "").split())
         rows.append({"flag": flag_of(path), "section": path[0], "default": inline_yaml(value), "meaning": meaning})
-    for flag, old in OLD_FLAGS.items():
-        meaning = f"Old name of the flag of {old.new}; refused from {old.removed_in} on."
+    for flag, new in OLD_FLAGS.items():
+        meaning = f"Old name of the flag of {new}; refused from {REMOVED_IN} on."
         rows.append({"flag": flag, "section": "deprecated", "default": "", "meaning": meaning})
     return rows
 

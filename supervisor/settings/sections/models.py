@@ -313,7 +313,7 @@ class Settings(Section):
 
     @property
     def deprecated(self) -> int:
-        """Number of old names used to write these settings."""
+        """Number of flags that gave these settings under an old name."""
         return self._deprecated
 
     @property

@@ -116,7 +116,7 @@ DEPRECATED_SETTINGS = Computed(
     "tenure_deprecated_settings",
     "gauge",
     (),
-    "Old names of settings, variables and flags that the configuration in effect uses. Alarm on any before an update.",
+    "Flags in the spelling of kube-scheduler that the configuration in effect uses. Alarm on any before an update.",
 )
 FEATURE_ENABLED = Computed(
     "tenure_feature_enabled", "gauge", ("name", "stage"), "1 while a feature is on, else 0; one series for each gate."

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from supervisor.app import announce as announcing
-from supervisor.app.announce import CHANGED_MAX, VALUE_CHARS_MAX, announce, limit_metrics, warn_of_old_names
+from supervisor.app.announce import CHANGED_MAX, VALUE_CHARS_MAX, announce, limit_metrics
 from supervisor.core.jobs.registry import Registry
 from supervisor.settings.loader import Loaded, load
 from supervisor.settings.overrides import Flag
@@ -104,22 +104,11 @@ def test_the_event_is_bounded(tmp_path: Path) -> None:
     assert len(fields["changed"]["workers.io.queues"]) == VALUE_CHARS_MAX + 1
 
 
-def test_a_reload_warns_of_what_it_brought_and_of_nothing_again(tmp_path: Path) -> None:
-    """Once is enough; a name that is new in the file is told by the reload that read it."""
-    first = configured(tmp_path, "election: {retry_period: 1s}\n")
-    second = configured(tmp_path, "election: {retry_period: 1s}\nweb: {bind_address: 0.0.0.0}\n")
-    lines: list[dict[str, Any]] = []
-
-    warn_of_old_names(second, lambda _event, **fields: lines.append(fields), told=first.notices)
-
-    assert [fields["name"] for fields in lines] == ["web.bind_address"]
-
-
 def test_what_will_not_work_for_ever_is_warned_of_once_each(tmp_path: Path) -> None:
-    """Old names with the version that refuses them, and rules that do nothing."""
+    """Flags of kube-scheduler with the version that refuses them, and rules that do nothing."""
     loaded = configured(
         tmp_path,
-        "election: {retry_period: 1s}\nmetrics: {label_allow: {tenure_enqeued_total: {job: [a]}}}\n",
+        "metrics: {label_allow: {tenure_enqeued_total: {job: [a]}}}\n",
         **{"web.host": Flag("--bind-address", "0.0.0.0")},
     )
     limit_metrics(loaded)
@@ -127,9 +116,7 @@ def test_what_will_not_work_for_ever_is_warned_of_once_each(tmp_path: Path) -> N
 
     assert [(event, fields["level"]) for event, fields in lines] == [
         ("deprecated_setting", "warning"),
-        ("deprecated_setting", "warning"),
         ("metric_rule_unused", "warning"),
     ]
-    assert lines[0][1]["name"] == "election.retry_period"
-    assert lines[1][1]["where"] == "command line"
-    assert lines[2][1]["rule"] == "tenure_enqeued_total"
+    assert (lines[0][1]["where"], lines[0][1]["name"]) == ("command line", "--bind-address")
+    assert lines[1][1]["rule"] == "tenure_enqeued_total"
