@@ -24,7 +24,7 @@ import structlog
 from structlog.contextvars import merge_contextvars
 
 from supervisor.clock import Clock, SystemClock
-from supervisor.telemetry.log_lines.log_sink import FileSink, NoSink, Sink, open_sink
+from supervisor.telemetry.log_lines.log_sink import FileSink, Sink, open_sink
 from supervisor.telemetry.log_lines.render import (
     FIELD_CHARS_MAX,
     Event,
@@ -151,7 +151,7 @@ class _Last:
     """The sink that lines of this process go to, so that another one can take its place."""
 
     def __init__(self) -> None:
-        self.sink: Sink = NoSink()
+        self.sink = Sink()
         self.install: Callable[[str, str, LogRules], None] | None = None
 
     def replace(self, sink: Sink) -> None:

@@ -171,7 +171,7 @@ def registries() -> Mapping[str, object]:
         for part in attribute.split("."):
             value = getattr(value, part, _ABSENT)
         if attribute == "_last.sink":
-            value = None if type(value).__name__ == "NoSink" else type(value)
+            value = None if type(value).__name__ == "Sink" else type(value)
         if attribute == "_settings" and value == type(value)():
             value = None
         found[f"{module}.{attribute}"] = value  # false where it is as an import leaves it: a test may be the first

@@ -37,18 +37,33 @@ _STDERR = 2
 _FILE_MODE = 0o640
 
 
-class LineSink:
-    """A file descriptor that takes whole lines."""
+class Sink:
+    """Nowhere, for a process that was started without a standard error; and the base of those that write."""
+
+    dropped = 0
+    """Lines lost since the last one that got through."""
 
     problem = ""
+    """Why a file could not be opened anew; the old one is still written to."""
+
+    def write(self, line: bytes) -> None:
+        """Write ``line``, which ends in a newline, or drop it."""
+
+    def look(self) -> None:
+        """Open the file anew if that was asked for."""
+
+    def close(self) -> None:
+        """Close its own descriptor; a given one, or a stream, stays open."""
+
+
+class LineSink(Sink):
+    """A file descriptor that takes whole lines."""
 
     def __init__(self, fd: int) -> None:
         self._shared_fd = fd
         self._pid = os.getpid()
         self._fd, self._socket = _unblocked(fd)
         self._poll = _poll(self._fd)
-        self.dropped = 0
-        """Lines lost since the last one that got through."""
 
     def write(self, line: bytes) -> None:
         """Write ``line``, which ends in a newline, or drop it."""
@@ -64,9 +79,6 @@ class LineSink:
         except OSError:  # the reader is gone, or the disk is full: there is nowhere left to say so
             pass
         self.dropped = self.dropped + 1 if line else 0
-
-    def look(self) -> None:
-        """Do nothing: its descriptor was given to it."""
 
     def close(self) -> None:
         """Close the descriptor it opened for itself; a given one stays open."""
@@ -119,7 +131,7 @@ def _unblocked(fd: int) -> tuple[int, socket.socket | None]:
     return fd, None
 
 
-class FileSink:
+class FileSink(Sink):
     """A file that lines are appended to, and that can be rotated: by renaming it, or by copying and truncating."""
 
     def __init__(
@@ -141,10 +153,6 @@ class FileSink:
         self._on_open = on_open
         self._opened = number()
         self._fd = -1
-        self.dropped = 0
-        """Lines lost since the last one that got through."""
-        self.problem = ""
-        """Why it could not be opened anew; the old one is still written to."""
         self._open()
 
     def write(self, line: bytes) -> None:
@@ -210,11 +218,8 @@ def take_stderr(fd: int) -> None:
     os.dup2(fd, _STDERR)
 
 
-class StreamSink:
+class StreamSink(Sink):
     """A stream without a descriptor, such as a test's ``StringIO``."""
-
-    dropped = 0
-    problem = ""
 
     def __init__(self, stream: IO[Any]) -> None:
         self._stream = stream
@@ -226,36 +231,11 @@ class StreamSink:
         except TypeError:
             self._stream.write(line)
 
-    def look(self) -> None:
-        """Do nothing: its descriptor was given to it."""
-
-    def close(self) -> None:
-        """Do nothing: whoever made the stream closes it."""
-
-
-class NoSink:
-    """Nowhere: this process was started without a standard error."""
-
-    dropped = 0
-    problem = ""
-
-    def write(self, line: bytes) -> None:
-        """Drop ``line``."""
-
-    def look(self) -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
-
-
-Sink = LineSink | FileSink | StreamSink | NoSink
-
 
 def open_sink(stream: IO[Any] | int | None) -> tuple[Sink, bool]:
     """Return the sink for ``stream``, and whether it is a terminal."""
     if stream is None:
-        return NoSink(), False
+        return Sink(), False
     if isinstance(stream, int):
         return LineSink(stream), os.isatty(stream)
     try:

@@ -21,6 +21,7 @@ import shutil
 import struct
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Self
 
 import prometheus_client
 import structlog
@@ -48,20 +49,18 @@ class _Store:
 _store = _Store()
 
 
-class Counter(prometheus_client.Counter):
+class _Limited(MetricWrapperBase):
+    def labels(self, *labelvalues: object, **labelkwargs: object) -> Self:
+        """Return the series of these labels, or their substitute (telemetry/metric_files/series.py)."""
+        return super().labels(*admitted(self, labelvalues, labelkwargs))
+
+
+class Counter(_Limited, prometheus_client.Counter):
     """A counter with a limit on its series."""
 
-    def labels(self, *labelvalues: object, **labelkwargs: object) -> Counter:
-        """Return the series of these labels, or their substitute (telemetry/metric_files/series.py)."""
-        return super().labels(*admitted(self, labelvalues, labelkwargs))
 
-
-class Histogram(prometheus_client.Histogram):
+class Histogram(_Limited, prometheus_client.Histogram):
     """A histogram with a limit on its series."""
-
-    def labels(self, *labelvalues: object, **labelkwargs: object) -> Histogram:
-        """Return the series of these labels, or their substitute (telemetry/metric_files/series.py)."""
-        return super().labels(*admitted(self, labelvalues, labelkwargs))
 
     @property
     def bounds(self) -> tuple[float, ...]:
@@ -76,12 +75,8 @@ class Histogram(prometheus_client.Histogram):
         self._sum.inc(total)
 
 
-class Gauge(prometheus_client.Gauge):
+class Gauge(_Limited, prometheus_client.Gauge):
     """A gauge with a limit on its series."""
-
-    def labels(self, *labelvalues: object, **labelkwargs: object) -> Gauge:
-        """Return the series of these labels, or their substitute (telemetry/metric_files/series.py)."""
-        return super().labels(*admitted(self, labelvalues, labelkwargs))
 
 
 _STORED_KINDS = (

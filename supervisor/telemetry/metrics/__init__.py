@@ -19,8 +19,8 @@ from supervisor.telemetry.metric_files.slots import register
 from supervisor.telemetry.metrics.computed import *  # noqa: F403 - one name more would be one place more to forget
 from supervisor.telemetry.metrics.computed import Computed as Computed
 from supervisor.telemetry.metrics.election import *  # noqa: F403 - as above
-from supervisor.telemetry.metrics.runs import *  # noqa: F403 - as above  # noqa: F403 - as above  # noqa: F403 - as below  # noqa: F403 - as above
-from supervisor.telemetry.metrics.scheduling import *  # noqa: F403 - as above  # noqa: F403 - as above
+from supervisor.telemetry.metrics.runs import *  # noqa: F403 - as above
+from supervisor.telemetry.metrics.scheduling import *  # noqa: F403 - as above
 
 STORED = tuple(one for one in globals().values() if isinstance(one, MetricWrapperBase))
 COMPUTED = tuple(one for one in globals().values() if isinstance(one, Computed))

@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from supervisor.telemetry import logs, metrics
-from supervisor.telemetry.log_lines.log_sink import NoSink
+from supervisor.telemetry.log_lines.log_sink import Sink
 from tests.kit.clock import FakeClock
 
 
@@ -29,7 +29,7 @@ def logging_restored() -> Iterator[None]:
     root.handlers[:] = handlers
     root.setLevel(level)
     structlog.reset_defaults()
-    logs._last.replace(NoSink())
+    logs._last.replace(Sink())
     logs._last.install = None
 
 

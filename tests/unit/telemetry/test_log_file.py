@@ -13,7 +13,7 @@ import structlog
 
 from supervisor.core.errors import CannotCreateError
 from supervisor.telemetry import logs
-from supervisor.telemetry.log_lines.log_sink import FileSink, LineSink, NoSink, open_log_file, open_sink
+from supervisor.telemetry.log_lines.log_sink import FileSink, LineSink, Sink, open_log_file, open_sink
 
 pytestmark = pytest.mark.usefixtures("logging_restored")
 PROCESSES, LINES = 4, 300
@@ -190,5 +190,5 @@ def test_a_process_without_standard_error_logs_nowhere() -> None:
     sink, is_terminal = open_sink(None)
     sink.write(b"unheard\n")
 
-    assert isinstance(sink, NoSink)
+    assert type(sink) is Sink
     assert not is_terminal
