@@ -8,10 +8,13 @@ Guarantees
 
 from __future__ import annotations
 
+import os
+import resource
 import traceback
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import closing, contextmanager
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
 
 import msgspec
 
@@ -19,7 +22,6 @@ from supervisor.clock import Clock
 from supervisor.core.json_values import read_json
 from supervisor.core.units import SECOND_NS
 from supervisor.plugins.contract import Plugin, PluginError, PluginUnusableError, callable_methods
-from supervisor.plugins.launching import launch_of
 from supervisor.plugins.program import Program, ProgramEndedError, ProgramTimeoutError
 from supervisor.plugins.protocol import (
     MESSAGE_CHARS_MAX,
@@ -35,48 +37,17 @@ from supervisor.plugins.protocol import (
 )
 from supervisor.plugins.redaction import Masker
 from supervisor.plugins.registration import Registered
-from supervisor.process.command.spec import CommandRefusedError
+from supervisor.process.command.confinement import confined, home_of
+from supervisor.process.command.spec import CommandRefusedError, Launch, prepare
 from supervisor.roles.worker.attempt.context import Interrupted, SoftTimeout
 from supervisor.settings.sections.plugins import PluginSettings
 
 FOREVER_NS = 1 << 62
+INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ")
+_MIB = 1024 * 1024
 OURS = (GeneratorExit, SoftTimeout, Interrupted)  # how a worker ends a call
 
 Results = Generator[Any, None, None]
-
-
-class Instance(Protocol):
-    """Live plugin, as its host uses it."""
-
-    version: str
-    methods: tuple[str, ...]
-
-    @property
-    def is_alive(self) -> bool:
-        """True if it can be called."""
-        ...
-
-    def init(self, options: dict[str, Any]) -> dict[str, Any]:
-        """Return its metadata."""
-        ...
-
-    def verify(self, options: dict[str, Any], secrets: dict[str, str]) -> None:
-        """Return if it can work."""
-        ...
-
-    def call(
-        self, method: str, params: dict[str, Any], *, until_ns: int = FOREVER_NS, killed_ns: int | None = None
-    ) -> Results:
-        """Yield the results of one call; to be closed."""
-        ...
-
-    def stop(self, patience_s: float | None = None) -> None:
-        """End it in good order; by default as patiently as its settings allow."""
-        ...
-
-    def kill(self) -> None:
-        """End it now."""
-        ...
 
 
 def check_pin(name: str, settings: PluginSettings, version: str) -> None:
@@ -311,6 +282,9 @@ class Isolated:
         self._program.close()
 
 
+Instance = InProcess | Isolated
+
+
 def check_metadata(found: Any) -> dict[str, Any]:
     """Return the answer of ``init``, checked.
 
@@ -322,3 +296,28 @@ def check_metadata(found: Any) -> dict[str, Any]:
     if not isinstance(found, Mapping):
         raise TypeError(f"init must return a mapping, got {type(found).__name__}")
     return read_json(msgspec.json.encode(dict(found)), dict[str, Any])
+
+
+def launch_of(settings: PluginSettings) -> Launch:
+    """Return how the program is started: with an environment of its own, and its limits.
+
+    Raises:
+        CommandRefusedError: it cannot be.
+    """
+    confinement = settings.confinement_of()
+    environment = {name: os.environ[name] for name in INHERITED if name in os.environ} | home_of(confinement)
+    launch = prepare(  # noqa: S604 - a list is executed without a shell
+        command=list(settings.command),
+        shell="/bin/sh",
+        env={**environment, **{name: value.get_secret_value() for name, value in settings.env.items()}},
+        cwd=settings.cwd,
+        stdin=None,
+    )
+    wanted: list[tuple[int, int | None]] = [
+        (resource.RLIMIT_AS, None if settings.memory_mib_max is None else settings.memory_mib_max * _MIB),
+        (resource.RLIMIT_CPU, None if settings.cpu_max_s is None else round(settings.cpu_max_s)),
+        (resource.RLIMIT_NOFILE, settings.open_files_max),
+        (resource.RLIMIT_CORE, 0),
+    ]
+    limits = tuple((number, most) for number, most in wanted if most is not None)
+    return confined(replace(launch, limits=limits), confinement)

@@ -77,12 +77,7 @@ def run(
 
 @job("plugin.plan", timeout="1h")
 def plan(
-    ctx: Context,
-    host: PluginHost,
-    *,
-    plugin: str,
-    options: dict[str, Any] | None = None,
-    method: str = "run",
+    ctx: Context, host: PluginHost, *, plugin: str, options: dict[str, Any] | None = None, method: str = "run"
 ) -> PluginPlan:
     """Ask a plugin for its tasks, and spawn a run of ``plugin.run`` for each; all of them, or none.
 

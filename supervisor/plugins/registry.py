@@ -26,6 +26,7 @@ from supervisor.settings.document import format_path
 from supervisor.settings.loader import Loaded
 from supervisor.settings.schedules.search_path import import_named
 from supervisor.settings.sections.plugins import PluginSettings
+from supervisor.settings.sections.violation import split
 
 GROUP = "tenure.plugins"
 JOBS = frozenset({"plugin.run", "plugin.plan"})
@@ -109,13 +110,10 @@ class PluginRegistry:
             where = origins.get(f"{path}.module") or origins.get(path) or _nearest(origins, path)
             try:
                 self.get(name)
-                for key in ("sink",):
-                    reference = getattr(self._settings[name], key)
-                    if reference is not None:
-                        load_callable(reference, f"{path}.{key}")
+                if (sink := self._settings[name].sink) is not None:
+                    load_callable(sink, f"{path}.sink")
             except (PluginDefinitionError, PluginNotRegisteredError) as error:
-                text, _, remedy = str(error).rpartition("; ")
-                yield Problem(where, path, text or str(error), remedy if text else "")
+                yield Problem(where, path, *split(str(error)))
 
 
 def _nearest(origins: Mapping[str, str], path: str) -> str:

@@ -23,6 +23,7 @@ import structlog
 
 from supervisor.clock import Clock
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
+from supervisor.operations import slices
 from supervisor.plugins.contract import PluginUnusableError
 from supervisor.plugins.registration import Registered, digest_of
 from supervisor.plugins.registry import JOBS
@@ -180,9 +181,8 @@ class PluginStatus:
     def _suspend(self, subject: Subject, ids: Sequence[str], reason: str, *, for_s: float) -> tuple[int, int]:
         count, until_ms = 0, 0
         text = f"plugin {subject.name} is in ERROR: {reason}"
-        for start in range(0, len(ids), BATCH_MAX):
-            page = ids[start : start + BATCH_MAX]
-            for_ms = max(1, round(for_s * 1000))
+        for_ms = max(1, round(for_s * 1000))
+        for page in slices(ids, BATCH_MAX):
             answer = self._runner.run(self._calls.suspend(page, by=_by(subject.name), reason=text, for_ms=for_ms))
             until_ms = answer.until_ms
             count += answer.codes.count(SuspendCode.SUSPENDED)
@@ -190,12 +190,9 @@ class PluginStatus:
 
     def release(self, subject: Subject) -> int:
         """Release the schedules suspended for it; return how many there were."""
-        ids = self.schedules_of(subject)
-        count = 0
-        for start in range(0, len(ids), BATCH_MAX):
-            page = ids[start : start + BATCH_MAX]
-            count += self._runner.run(self._calls.release(page, by=_by(subject.name))).count(SuspendCode.RELEASED)
-        return count
+        pages = slices(self.schedules_of(subject), BATCH_MAX)
+        released = (self._runner.run(self._calls.release(page, by=_by(subject.name))) for page in pages)
+        return sum(codes.count(SuspendCode.RELEASED) for codes in released)
 
     def schedules_of(self, subject: Subject) -> list[str]:
         """Return the schedules that run the plugin with these options, as far as their arguments show."""

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from supervisor.plugins.contract import PluginUnusableError
-from supervisor.plugins.launching import launch_of
+from supervisor.plugins.instances import launch_of
 from supervisor.plugins.program import Program
 from supervisor.settings.sections.plugins import PluginSettings
 from tests.integration.plugins.conftest import DATA, PluginCalls, family
