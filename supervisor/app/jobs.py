@@ -14,7 +14,6 @@ from supervisor.core.model import ScheduleDef
 from supervisor.plugins.registry import check_schedules
 from supervisor.process.command.confinement import faults
 from supervisor.process.system.linux import thread_count
-from supervisor.settings.document import format_path
 from supervisor.settings.loader import Loaded
 from supervisor.settings.schedules.complete import complete, ignore_import, import_jobs
 from supervisor.settings.schedules.declarations import with_declared
@@ -61,7 +60,7 @@ def prepare_to_fork(loaded: Loaded, on_import: Callable[[str], None] = ignore_im
         which = ", ".join(names[:5]) or "unnamed"
         message = f"importing the modules under jobs and of hooks started {count} thread(s): {which}"
         remedy = "a process with threads cannot be forked safely; start them when a job first runs"
-        raise ConfigError([Problem(loaded.origin("jobs"), "jobs", message, remedy)])
+        raise ConfigError([loaded.problem(("jobs",), message, remedy)])
     return prepared
 
 
@@ -74,5 +73,5 @@ def confinement_problems(loaded: Loaded) -> list[Problem]:
     for place, confinement in wanted:
         for fault in faults(confinement):
             path = (*place, fault.setting)
-            found.append(Problem(loaded.origin(*path), format_path(path), fault.message, fault.remedy))
+            found.append(loaded.problem(path, fault.message, fault.remedy))
     return found

@@ -22,7 +22,6 @@ from supervisor.plugins.contract import (
     origin_of,
 )
 from supervisor.plugins.registration import Registered
-from supervisor.settings.document import format_path
 from supervisor.settings.loader import Loaded
 from supervisor.settings.schedules.search_path import import_named
 from supervisor.settings.sections.plugins import PluginSettings
@@ -181,6 +180,6 @@ def check_schedules(definitions: Iterable[ScheduleDef], loaded: Loaded) -> None:
             continue
         path = ("schedules", definition.id, "args", "plugin")
         message, _, remedy = _unknown(str(name), names).partition("; ")
-        problems.append(Problem(loaded.origin(*path), format_path(path), message, remedy))
+        problems.append(loaded.problem(path, message, remedy))
     if problems:
         raise ConfigError(problems)

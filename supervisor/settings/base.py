@@ -1,8 +1,9 @@
-"""Base of every settings section: the model, types of names, paths."""
+"""Base of every settings section: the model, types of names, paths, origins of settings."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, StringConstraints
@@ -37,3 +38,17 @@ class Section(BaseModel):
         # Values may be secrets: `tenure config show` prints them masked.
         for name in sorted(self.model_fields_set):
             yield name, ...
+
+
+ORIGINS_MAX = 10_000
+"""A copy goes to every process: of schedules only where each begins, and of very many not all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origins:
+    """Origins of settings: paths and places, never values. All are equal: a value is the same wherever it is written."""
+
+    by_path: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """Path of a setting to file:line, variable or flag; absent: its default, or left out."""
+
+    left_out: int = field(default=0, compare=False)

@@ -22,11 +22,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from supervisor.core.errors import ConfigError, Problem
+from supervisor.settings.base import ORIGINS_MAX, Origins
+from supervisor.settings.base import Path as TreePath
 from supervisor.settings.deprecations import Notice, notices_of
 from supervisor.settings.document import DEFAULT_ORIGIN, Node, format_path, merge, wrap
 from supervisor.settings.importing import Conversion, Importer, MakeImporter
 from supervisor.settings.interpolate import interpolate
-from supervisor.settings.origins import ORIGINS_MAX, Origins
 from supervisor.settings.overrides import apply_environment, apply_flags, option_of
 from supervisor.settings.schedules.calendars import with_ics_dates
 from supervisor.settings.schedules.profiles import expanded
@@ -78,6 +79,10 @@ class Loaded:
             if found is not None:
                 return found
         return DEFAULT_ORIGIN
+
+    def problem(self, path: TreePath, message: str, remedy: str = "") -> Problem:
+        """Return the problem of one setting, with the place of it."""
+        return Problem(self.origin(*path), format_path(path), message, remedy)
 
 
 class UnusableError(ConfigError):

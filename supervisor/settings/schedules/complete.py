@@ -180,7 +180,7 @@ def with_late_problems(error: UnusableError, known: Registry = registry) -> Conf
 
 def _unfollowable(loaded: Loaded) -> Iterator[Problem]:
     for fault in unfollowable(loaded.settings.schedules):
-        yield Problem(loaded.origin(*fault.paths[0]), format_path(fault.paths[0]), fault.message, fault.remedy)
+        yield loaded.problem(fault.paths[0], fault.message, fault.remedy)
 
 
 def _has_secrets(name: str, loaded: Loaded) -> bool:
@@ -188,8 +188,7 @@ def _has_secrets(name: str, loaded: Loaded) -> bool:
 
 
 def _problem(name: str, fault: ScheduleFault, loaded: Loaded) -> Problem:
-    path = ("schedules", name, *fault.path)
-    return Problem(loaded.origin(*path), format_path(path), fault.message, fault.remedy)
+    return loaded.problem(("schedules", name, *fault.path), fault.message, fault.remedy)
 
 
 def _is_served(queue: str, kind: Kind, settings: Settings) -> bool:
@@ -202,8 +201,8 @@ def _unserved_schedule(name: str, template: Template, loaded: Loaded) -> Iterabl
         return
     schedule = loaded.settings.schedules[name]
     key = "job" if schedule.queue is None else "queue"
-    where, path = loaded.origin("schedules", name, key), format_path(("schedules", name, key))
-    yield Problem(where, path, *_unserved(template.queue, template.kind, f"job {template.job}"))
+    faults = _unserved(template.queue, template.kind, f"job {template.job}")
+    yield loaded.problem(("schedules", name, key), *faults)
 
 
 def _unserved_jobs(loaded: Loaded, known: Registry, scheduled: set[str]) -> Iterable[Problem]:
@@ -214,7 +213,7 @@ def _unserved_jobs(loaded: Loaded, known: Registry, scheduled: set[str]) -> Iter
             by_queue.setdefault((spec.queue, spec.kind), []).append(name)
     for (queue, kind), names in by_queue.items():
         what = f"job {names[0]}" if len(names) == 1 else f"jobs {', '.join(names)}"
-        yield Problem(loaded.origin("workers"), "workers", *_unserved(queue, kind, what))
+        yield loaded.problem(("workers",), *_unserved(queue, kind, what))
 
 
 def _unserved(queue: str, kind: Kind, what: str) -> tuple[str, str]:

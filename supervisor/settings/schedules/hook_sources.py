@@ -25,6 +25,7 @@ from supervisor.settings.schedules.profiles import unknown_profile
 from supervisor.settings.schedules.search_path import import_named, search_here
 from supervisor.settings.sections.models import Settings
 from supervisor.settings.sections.pipeline import HooksSettings, WebhookSettings
+from supervisor.settings.sections.violation import split
 
 GROUP = "tenure.hooks"
 _UNDO = "unreserve"
@@ -112,8 +113,7 @@ def problems_of(loaded: Loaded, known: Registry) -> list[Problem]:
     try:
         registry = known_hooks(settings, loaded.origins)
     except (DuplicateHookError, UnusableHookError) as error:
-        message, _, remedy = str(error).rpartition("; ")
-        return [*problems, Problem(loaded.origin("profiles"), "profiles", message, remedy)]
+        return [*problems, loaded.problem(("profiles",), *split(str(error)))]
     found: dict[str, Hook] = {}
     for profile, section in settings.profiles.items():
         problems += _problems_of_profile(profile, section.hooks, registry, found, loaded)
@@ -128,25 +128,23 @@ def _problems_of_profile(
     for index, entry in enumerate(hooks.enabled):
         name = entry.rpartition("/")[2]
         path = ("profiles", profile, "hooks", "enabled", index)
-        where = loaded.origin(*path)
         try:
             hook = found[name] = found.get(name) or find_hook(name, registry)
         except (UnknownHookError, UnusableHookError) as error:
             if entry not in inherited:  # else it is told with ``default``
-                message, _, remedy = str(error).rpartition("; ")
-                yield Problem(where, format_path(path), message or str(error), remedy if message else "")
+                yield loaded.problem(path, *split(str(error)))
             continue
         point = entry.partition("/")[0] if "/" in entry else ""
         if point and point not in hook.points:
             offered = ", ".join(hook.points)
-            yield Problem(where, format_path(path), f"hook {name} is not asked at {point}", f"it has {offered}")
+            yield loaded.problem(path, f"hook {name} is not asked at {point}", f"it has {offered}")
         place = ("profiles", profile, "hooks", "config", name)
         for message in hook.verify(hooks.config.get(name, {})):
-            yield Problem(loaded.origin(*place), format_path(place), message, "write the arguments that it takes")
+            yield loaded.problem(place, message, "write the arguments that it takes")
     for name in hooks.config:
         if name not in enabled_names(hooks) and not (base is not None and name in base.hooks.config):
             place = ("profiles", profile, "hooks", "config", name)
-            yield Problem(loaded.origin(*place), format_path(place), "is for a hook that is not enabled", "enable it")
+            yield loaded.problem(place, "is for a hook that is not enabled", "enable it")
 
 
 def _second_dispatcher(hooks: Iterable[Hook], loaded: Loaded) -> list[Problem]:
@@ -161,7 +159,7 @@ def _second_dispatcher(hooks: Iterable[Hook], loaded: Loaded) -> list[Problem]:
     if len(names) < 2:
         return []
     message = f"hooks {' and '.join(names)} both dispatch, and one may in a whole configuration"
-    return [Problem(loaded.origin("profiles"), "profiles", message, f"disable dispatch/{names[1]}")]
+    return [loaded.problem(("profiles",), message, f"disable dispatch/{names[1]}")]
 
 
 def _profiles_of_jobs(loaded: Loaded, known: Registry) -> Iterator[Problem]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pydantic import Field, SecretStr, field_serializer
+from pydantic import Field, SecretStr
 
 from supervisor.core.signing import KEY_CHARS_MIN, Signer
 from supervisor.settings.base import Section
-from supervisor.settings.masking import MASK
 from supervisor.settings.sections.violation import Violation
 
 
@@ -18,10 +17,6 @@ class CommandSettings(Section):
     key: SecretStr | None = Field(default=None)
     """Key of operators, 32 characters at least: commands are signed with it, and agents refuse others. Use
     ${file:/run/secrets/commands}. Must be equal on all replicas. Unset: whoever may write to Redis may command."""
-
-    @field_serializer("key")
-    def _mask(self, secret: SecretStr | None) -> str | None:
-        return None if secret is None else MASK
 
     def signer(self, cluster: str) -> Signer | None:
         """Return the signer and verifier of ``cluster``; None without a key."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from pydantic import Field, SecretStr, field_serializer
+from pydantic import Field, SecretStr
 
 from supervisor.settings.base import Section
-from supervisor.settings.masking import MASK
 from supervisor.settings.sections.durations import Seconds
 
 
@@ -50,7 +49,3 @@ class EventSettings(Section):
 
     webhook_timeout_s: Seconds = Field(default=5.0, ge=0.1, le=60)
     """How long one request to the webhook may take. Four are made for a batch, then it is dropped."""
-
-    @field_serializer("webhook_url", "webhook_token", "webhook_secret")
-    def _mask(self, secret: SecretStr | None) -> str | None:
-        return None if secret is None else MASK

@@ -19,9 +19,18 @@ from pydantic import Field, PrivateAttr, SecretStr, SerializerFunctionWrapHandle
 
 from supervisor.core.election.lease import DataLoss
 from supervisor.core.features import FAST_CRASH_DETECTION, is_enabled
-from supervisor.settings.base import NAME, FeatureName, ModuleName, Path, PoolName, QueueName, ScheduleId, Section
+from supervisor.settings.base import (
+    NAME,
+    FeatureName,
+    ModuleName,
+    Origins,
+    Path,
+    PoolName,
+    QueueName,
+    ScheduleId,
+    Section,
+)
 from supervisor.settings.masking import EMBEDDED, MASK, mask_redis_url, mask_references
-from supervisor.settings.origins import Origins
 from supervisor.settings.schedules.settings import SchedulerSettings, ScheduleSettings
 from supervisor.settings.sections.calendars import CalendarName, NamedCalendarSettings
 from supervisor.settings.sections.cloudforet import CloudforetSettings
@@ -109,10 +118,6 @@ class RedisSettings(Section):
     @field_serializer("url")
     def _mask_url(self, url: SecretStr) -> str:
         return mask_redis_url(url.get_secret_value())
-
-    @field_serializer("password", "sentinel_password")
-    def _mask_password(self, password: SecretStr | None) -> str | None:
-        return None if password is None else MASK
 
 
 class ElectionSettings(Section):

@@ -25,78 +25,72 @@ def web_problems(loaded: Loaded) -> Iterator[Problem]:
         try:
             read_tokens(web.tokens_file)
         except TokenFileError as error:
-            yield from (
-                Problem(
-                    loaded.origin("web", "tokens_file"), "web.tokens_file", f"{each.where}: {each.message}", each.remedy
-                )
-                for each in error.problems
-            )
+            for each in error.problems:
+                yield loaded.problem(("web", "tokens_file"), f"{each.where}: {each.message}", each.remedy)
     yield from _tls(loaded)
     yield from _socket(loaded)
     if web.grpc_port is not None and (find_spec("grpc") is None or find_spec("grpc_health") is None):
         message = "asks for gRPC, which is not installed"
-        yield Problem(loaded.origin("web", "grpc_port"), "web.grpc_port", message, install_extra("grpc"))
+        yield loaded.problem(("web", "grpc_port"), message, install_extra("grpc"))
     ports = {"port": web.port, "health_port": web.health_port, "grpc_port": web.grpc_port}
     for (name, port), (earlier, taken) in combinations(reversed(ports.items()), 2):
         if port and port == taken:
             message = f"{port} is web.{earlier} too"
-            yield Problem(loaded.origin("web", name), f"web.{name}", message, "choose another one")
+            yield loaded.problem(("web", name), message, "choose another one")
     yield from _webhook(loaded)
 
 
 def _socket(loaded: Loaded) -> Iterator[Problem]:
     """Yield the problems of a unix socket in the place of an address."""
-    web, where = loaded.settings.web, loaded.origin("web", "host")
+    web = loaded.settings.web
     for user in web.socket_users:
         try:
             uid_of(user)
         except LookupError:
             message = f"{user!r} is no user of this machine"
-            yield Problem(loaded.origin("web", "socket_users"), "web.socket_users", message, "give names or numbers")
+            yield loaded.problem(("web", "socket_users"), message, "give names or numbers")
     if web.socket_path is None:
         if web.socket_users:
             message, remedy = "are for a unix socket", "set web.host to unix:/path, or remove them"
-            yield Problem(loaded.origin("web", "socket_users"), "web.socket_users", message, remedy)
+            yield loaded.problem(("web", "socket_users"), message, remedy)
         return
     path = web.host.removeprefix(SOCKET_SCHEME)
     size = len(os.fsencode(path))
     if not path.startswith("/") or path.endswith("/") or "\0" in path:
         message = f"{web.host!r} names no absolute path of a socket"
-        yield Problem(where, "web.host", message, "write unix:/run/tenure/http.sock, with a directory of this user's")
+        yield loaded.problem(
+            ("web", "host"), message, "write unix:/run/tenure/http.sock, with a directory of this user's"
+        )
     elif size > SOCKET_PATH_BYTES_MAX:
         message = f"names a path of {size} bytes, and the kernel takes {SOCKET_PATH_BYTES_MAX}"
-        yield Problem(where, "web.host", message, "choose a shorter one, such as unix:/run/tenure/http.sock")
+        yield loaded.problem(("web", "host"), message, "choose a shorter one, such as unix:/run/tenure/http.sock")
     for name in ("health_port", "grpc_port"):
         if getattr(web, name) is not None:
             message = "needs an address, and web.host is a unix socket"
             remedy = "remove it, and probe through the socket, or set web.host to an address"
-            yield Problem(loaded.origin("web", name), f"web.{name}", message, remedy)
+            yield loaded.problem(("web", name), message, remedy)
 
 
 def _tls(loaded: Loaded) -> Iterator[Problem]:
     web = loaded.settings.web
     if (web.tls_cert_file is None) != (web.tls_key_file is None):
         given = "tls_cert_file" if web.tls_key_file is None else "tls_key_file"
-        yield Problem(
-            loaded.origin("web", given), f"web.{given}", "stands alone", "give tls_cert_file and tls_key_file"
-        )
+        yield loaded.problem(("web", given), "stands alone", "give tls_cert_file and tls_key_file")
     elif web.tls_cert_file is None and web.tls_client_ca_file is not None:
-        where = loaded.origin("web", "tls_client_ca_file")
-        yield Problem(where, "web.tls_client_ca_file", "is for HTTPS", "give tls_cert_file and tls_key_file")
+        yield loaded.problem(("web", "tls_client_ca_file"), "is for HTTPS", "give tls_cert_file and tls_key_file")
     elif web.tls_cert_file is not None and web.tls_key_file is not None:
         try:
             tls_context(web.tls_cert_file, web.tls_key_file)
         except (OSError, ssl.SSLError) as error:
             message = f"cannot be used with its key: {error.strerror or type(error).__name__}"
             remedy = "give a certificate with its chain and its key, both in PEM, the key without a passphrase"
-            yield Problem(loaded.origin("web", "tls_cert_file"), "web.tls_cert_file", message, remedy)
+            yield loaded.problem(("web", "tls_cert_file"), message, remedy)
             return
         try:
             tls_context(web.tls_cert_file, web.tls_key_file, web.tls_client_ca_file)
         except (OSError, ssl.SSLError) as error:
-            where = loaded.origin("web", "tls_client_ca_file")
             message = f"holds no authority: {error.strerror or type(error).__name__}"
-            yield Problem(where, "web.tls_client_ca_file", message, "give certificates of authorities, in PEM")
+            yield loaded.problem(("web", "tls_client_ca_file"), message, "give certificates of authorities, in PEM")
 
 
 def tls_context(cert_file: str, key_file: str, client_ca_file: str | None = None) -> ssl.SSLContext:
@@ -119,7 +113,7 @@ def tls_context(cert_file: str, key_file: str, client_ca_file: str | None = None
 def _webhook(loaded: Loaded) -> Iterator[Problem]:
     events = loaded.settings.events
     if wrong := secret_fault(events.webhook_secret):
-        yield Problem(loaded.origin("events", "webhook_secret"), "events.webhook_secret", *wrong)
+        yield loaded.problem(("events", "webhook_secret"), *wrong)
     url = events.webhook_url
     if url is None:
         return
@@ -129,7 +123,8 @@ def _webhook(loaded: Loaded) -> Iterator[Problem]:
     except ValueError:
         is_usable = False
     if not is_usable:
-        where = loaded.origin("events", "webhook_url")
-        yield Problem(where, "events.webhook_url", "is no address of HTTP", "write http:// or https://, and a host")
+        yield loaded.problem(
+            ("events", "webhook_url"), "is no address of HTTP", "write http:// or https://, and a host"
+        )
     elif events.webhook_token is not None and is_readable_on_the_way(url.get_secret_value()):
-        yield Problem(loaded.origin("events", "webhook_token"), "events.webhook_token", *READABLE)
+        yield loaded.problem(("events", "webhook_token"), *READABLE)
