@@ -46,7 +46,7 @@ ORIGINS_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """Origins of settings: paths and places, never values. All are equal: a value is the same wherever it is written."""
+    """Origins of settings: paths and places, never values. All are equal: a value is the same wherever it is from."""
 
     by_path: Mapping[str, str] = field(default_factory=dict, compare=False)
     """Path of a setting to file:line, variable or flag; absent: its default, or left out."""

@@ -9,15 +9,21 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
 from supervisor.core import features
 from supervisor.core.supervision.shutdown import BOUND_AFTER_GRACE_NS
 from supervisor.core.units import SECOND_NS
-from supervisor.settings.base import Path
+from supervisor.settings.base import Path, Section
 from supervisor.settings.masking import EMBEDDED, MASK
-from supervisor.settings.rules.webhook_rules import READABLE, is_credential, is_readable_on_the_way, secret_fault
+from supervisor.settings.rules.webhook_rules import (
+    MASKED,
+    READABLE,
+    is_credential,
+    is_readable_on_the_way,
+    secret_fault,
+)
 from supervisor.settings.schedules.calendars import calendar_faults, faults_of_calendars
 from supervisor.settings.schedules.checks import faults_of_checks
 from supervisor.settings.schedules.rules import faults_of_set
@@ -37,7 +43,7 @@ _EPSILON = 1e-9  # durations are whole milliseconds; their sums as floats are no
 
 def violations(settings: Settings) -> Iterator[Violation]:
     """Yield every broken rule."""
-    own = (_election, _redis, _queues, _pools, _supervision, _jobs, _bridges, _packages, _features, _pipeline)
+    own = (_election, _redis, _queues, _pools, _supervision, _bridges, _packages, _features, _pipeline)
     for rule in own:
         yield from rule(settings)
     yield from faults_of_set(settings.schedules, lease_s=settings.election.lease_duration_s)
@@ -60,27 +66,24 @@ def _election(settings: Settings) -> Iterator[Violation]:
             f"(max of 100ms and a tenth of lease_duration) is {format_duration(_ceil_ms(needed))}",
             "a leader must be able to miss one renewal; lengthen lease_duration or shorten the others",
         )
-    if election.renew_period_s > election.lease_duration_s / 3 + _EPSILON:
-        yield Violation(
-            (("election", period), ("election", lease)),
-            f"{format_duration(election.renew_period_s)} is more than a third of lease_duration "
-            f"({format_duration(election.lease_duration_s)})",
-            f"at most {format_duration(math.floor(election.lease_duration_s * 1000 / 3) / 1000)}",
-        )
-    if election.renew_timeout_s > election.renew_period_s + _EPSILON:
-        yield Violation(
-            (("election", timeout), ("election", period)),
-            f"{format_duration(election.renew_timeout_s)} is more than renew_period "
-            f"({format_duration(election.renew_period_s)})",
-            "shorten it: a renewal must end before the next is due",
-        )
-    if settings.has_presence and 2 * election.presence_poll_s > election.lease_duration_s + _EPSILON:
-        yield Violation(
-            (("election", "presence_poll"), ("election", lease)),
-            f"{format_duration(election.presence_poll_s)} is more than half of lease_duration "
-            f"({format_duration(election.lease_duration_s)})",
-            "shorten it, or set election.presence: false: the end of the lease would come first",
-        )
+    remedy = f"at most {format_duration(math.floor(election.lease_duration_s * 1000 / 3) / 1000)}"
+    yield from _too_long("election", election, period, lease, part=3, remedy=remedy)
+    remedy = "shorten it: a renewal must end before the next is due"
+    yield from _too_long("election", election, timeout, period, part=1, remedy=remedy)
+    if settings.has_presence:
+        remedy = "shorten it, or set election.presence: false: the end of the lease would come first"
+        yield from _too_long("election", election, "presence_poll", lease, part=2, remedy=remedy)
+
+
+_PARTS = {1: "", 2: "half of ", 3: "a third of "}
+
+
+def _too_long(name: str, section: Section, key: str, other: str, *, part: int, remedy: str) -> Iterator[Violation]:
+    """Yield that a duration is longer than a part of another one in its section."""
+    value_s, whole_s = getattr(section, f"{key}_s"), getattr(section, f"{other}_s")
+    if value_s > whole_s / part + _EPSILON:
+        message = f"{format_duration(value_s)} is more than {_PARTS[part]}{other} ({format_duration(whole_s)})"
+        yield Violation(((name, key), (name, other)), message, remedy)
 
 
 def _ceil_ms(seconds: float) -> float:
@@ -95,17 +98,12 @@ def _redis(settings: Settings) -> Iterator[Violation]:
             yield Violation((("redis", name),), "is not used by the embedded server", "remove it, or set redis.url")
     for name, secret in (("password", redis.password), ("sentinel_password", redis.sentinel_password)):
         if secret is not None and secret.get_secret_value() == MASK:
-            yield Violation((("redis", name),), *_MASKED)
-    if (redis.tls_cert_file is None) != (redis.tls_key_file is None):
-        yield Violation(
-            (("redis", "tls_cert_file"), ("redis", "tls_key_file")),
-            "a client certificate needs both tls_cert_file and tls_key_file",
-            "set the other one too",
-        )
+            yield Violation((("redis", name),), *MASKED)
+    yield from _half(("redis",), redis, "tls_cert_file", "tls_key_file")
     if url == EMBEDDED:
         yield from _durability(settings, "the embedded server has no replica")
     elif MASK in url:
-        yield Violation((("redis", "url"),), *_MASKED)
+        yield Violation((("redis", "url"),), *MASKED)
     else:
         yield from _url(redis, url)
         yield from _durability(settings)
@@ -144,26 +142,28 @@ def _durability(settings: Settings, obstacle: str = "") -> Iterator[Violation]:
         )
 
 
-_MASKED = ("is the mask of a secret in printed settings", "put the secret back, or use ${file:…}")
-
-
 def _queues(settings: Settings) -> Iterator[Violation]:
-    queues = settings.queues
-    if queues.beat_period_s > queues.session_lease_s / 3 + _EPSILON:
-        yield Violation(
-            (("queues", "beat_period"), ("queues", "session_lease")),
-            f"{format_duration(queues.beat_period_s)} is more than a third of session_lease "
-            f"({format_duration(queues.session_lease_s)})",
-            "a worker must be able to miss two beats and keep its runs; shorten it",
-        )
+    remedy = "a worker must be able to miss two beats and keep its runs; shorten it"
+    yield from _too_long("queues", settings.queues, "beat_period", "session_lease", part=3, remedy=remedy)
 
 
 def _pools(settings: Settings) -> Iterator[Violation]:
     for name, pool in settings.workers.items():
-        for index, queue in enumerate(pool.queues):
-            if queue in pool.queues[:index]:
-                path = ("workers", name, "queues", index)
-                yield Violation((path,), f"{queue!r} is listed twice", "remove one")
+        yield from _twice(("workers", name, "queues"), pool.queues)
+    yield from _twice(("jobs",), settings.jobs)
+
+
+def _twice(path: Path, entries: Sequence[str]) -> Iterator[Violation]:
+    for index, entry in enumerate(entries):
+        if entry in entries[:index]:
+            yield Violation(((*path, index),), f"{entry!r} is listed twice", "remove one")
+
+
+def _half(path: Path, section: Section, cert: str, key: str) -> Iterator[Violation]:
+    """Yield that a client certificate stands without its key, or the other way round."""
+    if (getattr(section, cert) is None) != (getattr(section, key) is None):
+        message = f"a client certificate needs both {cert} and {key}"
+        yield Violation(((*path, cert), (*path, key)), message, "set the other one too")
 
 
 def _supervision(settings: Settings) -> Iterator[Violation]:
@@ -183,12 +183,6 @@ def _supervision(settings: Settings) -> Iterator[Violation]:
 def _features(settings: Settings) -> Iterator[Violation]:
     for fault in features.faults(settings.features):
         yield Violation((("features", fault.name),), fault.message, fault.remedy)
-
-
-def _jobs(settings: Settings) -> Iterator[Violation]:
-    for index, module in enumerate(settings.jobs):
-        if module in settings.jobs[:index]:
-            yield Violation((("jobs", index),), f"{module!r} is listed twice", "remove one")
 
 
 JOBS_MODULE = "supervisor.compat.cloudforet.jobs"
@@ -245,8 +239,7 @@ def _pipeline(settings: Settings) -> Iterator[Violation]:
         for index, entry in enumerate(hooks.enabled):
             if entry.endswith("*"):
                 yield Violation(((*path, "hooks", "enabled", index),), "enables no hook by its name", "list each one")
-            elif entry in hooks.enabled[:index]:
-                yield Violation(((*path, "hooks", "enabled", index),), f"{entry!r} is listed twice", "remove one")
+        yield from _twice((*path, "hooks", "enabled"), hooks.enabled)
         yield from faults_of_checks((*path, "hooks"), hooks)
     for name, webhook in settings.webhooks.items():
         yield from _webhook(("webhooks", name), webhook)
@@ -265,15 +258,12 @@ def _webhook(path: Path, webhook: WebhookSettings) -> Iterator[Violation]:
         if not _HEADER_NAME.match(name):
             yield Violation((place,), "cannot be the name of a header", "use letters, digits and -")
         elif value.get_secret_value() == MASK:
-            remedy = "put the secret back, or use ${file:…}"
-            yield Violation((place,), "is the mask of a secret in printed settings", remedy)
+            yield Violation((place,), *MASKED)
         elif not _HEADER_VALUE.match(value.get_secret_value()):
             yield Violation((place,), "holds no value that a header can have", "write 1 to 4096 characters on one line")
         elif is_readable and is_credential(name):
             yield Violation((place, (*path, "url")), *READABLE)
-    if (webhook.cert_file is None) != (webhook.key_file is None):
-        paths = ((*path, "cert_file"), (*path, "key_file"))
-        yield Violation(paths, "a client certificate needs both cert_file and key_file", "set the other one too")
+    yield from _half(path, webhook, "cert_file", "key_file")
     is_tls = url.startswith("https://")
     for key in ("ca_file", "cert_file"):
         if getattr(webhook, key) is not None and not is_tls:

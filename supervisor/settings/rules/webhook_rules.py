@@ -15,6 +15,7 @@ READABLE = (
     "would be readable on the way to another machine",
     "write https://, or have requests signed by a secret instead, which is never sent",
 )
+MASKED = ("is the mask of a secret in printed settings", "put the secret back, or use ${file:…}")
 _CREDENTIAL = re.compile(r"(?i)auth|cookie|token|key|secret|pass|credential")
 
 
@@ -34,7 +35,7 @@ def secret_fault(secret: SecretStr | None) -> tuple[str, str] | None:
     if secret is None:
         return None
     if secret.get_secret_value() == MASK:
-        return "is the mask of a secret in printed settings", "put the secret back, or use ${file:…}"
+        return MASKED
     if len(secret.get_secret_value()) < WEBHOOK_SECRET_CHARS_MIN:
         return f"has fewer than {WEBHOOK_SECRET_CHARS_MIN} characters", "make it random: openssl rand -hex 32"
     return None
