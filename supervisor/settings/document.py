@@ -66,6 +66,11 @@ class Node:
             return found if isinstance(found, Node) else None
         return None
 
+    def given(self, step: str | int) -> Node | None:
+        """Return the value under one key or index, or None where there is none or null."""
+        found = self.child(step)
+        return found if found is not None and found.value is not None else None
+
 
 def wrap(value: Any, origin: str) -> Node:
     """Return plain data as nodes that all come from ``origin``."""

@@ -27,7 +27,7 @@ from supervisor.importers.cloudforet.other_keys import (
     read_token,
 )
 from supervisor.importers.cloudforet.queues import read_queues, read_redis, read_workers
-from supervisor.importers.cloudforet.report import ImportReport, shown
+from supervisor.importers.cloudforet.report import ImportReport
 from supervisor.importers.cloudforet.schedules import Around, read_schedules
 from supervisor.settings.base import Path as TreePath
 from supervisor.settings.document import Node
@@ -88,7 +88,7 @@ def convert(
 def _check_format(document: Node, report: ImportReport) -> None:
     said = document.child(KEY)
     if said is not None and said.value not in FORMATS:
-        report.problem(said, (KEY,), f"is not a known format, got {shown(said)}", f"write {', '.join(FORMATS)}")
+        report.wrong(said, (KEY,), "is not a known format", f"write {', '.join(FORMATS)}")
 
 
 def is_native(document: Node) -> bool:

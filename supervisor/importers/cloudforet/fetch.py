@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 
 from supervisor.clock import SystemClock
 from supervisor.core.units import SECOND_NS
-from supervisor.importers.cloudforet.report import ImportReport, shown
+from supervisor.importers.cloudforet.report import ImportReport
 from supervisor.settings.base import Path as TreePath
 from supervisor.settings.document import Node
 from supervisor.settings.masking import mask_url
@@ -78,9 +78,7 @@ def target_of(node: Node, path: TreePath, base: Path, report: ImportReport) -> F
         report.problem(entry.value[key], (*path, key), "is not known here", f"known: {', '.join(_KEYS)}")
     url = entry.child("url")
     if url is None or not isinstance(url.value, str) or not url.value or not url.value.isprintable():
-        report.problem(
-            url or node, path, f"must be a path or URL, got {shown(url or node)}", "write file:///… or a path"
-        )
+        report.wrong(url or node, path, "must be a path or URL", "write file:///… or a path")
         return None
     options = _options(entry, path, report)
     scheme = _SCHEME.match(url.value)
@@ -107,7 +105,7 @@ def _file(text: str) -> str:
 def _options(entry: Node, path: TreePath, report: ImportReport) -> tuple[bool, str, float]:
     optional, sha256, timeout = (entry.child(key) for key in _KEYS[1:])
     if optional is not None and not isinstance(optional.value, bool):
-        report.problem(optional, (*path, "optional"), f"must be true or false, got {shown(optional)}", "correct it")
+        report.wrong(optional, (*path, "optional"), "must be true or false")
     if sha256 is not None and not (isinstance(sha256.value, str) and _SHA256.match(sha256.value)):
         report.problem(sha256, (*path, "sha256"), "must be 64 hexadecimal digits", "take them from sha256sum FILE")
     seconds = TIMEOUT_S

@@ -88,9 +88,7 @@ class Layers:
             inner = document.value["GLOBAL"]
             own = {key: document.value[key] for key in OWN_KEYS if key in document.value}
             if inner.value is not None and not isinstance(inner.value, dict):
-                self._report.problem(
-                    inner, ("GLOBAL",), f"must be a mapping, got {shown(inner)}", "write KEY: value lines"
-                )
+                self._report.wrong(inner, ("GLOBAL",), "must be a mapping", "write KEY: value lines")
             else:
                 self._lay(Node({**(inner.value or {}), **own}, document.origin))
         else:
@@ -98,8 +96,7 @@ class Layers:
                 Node({key: child for key, child in document.value.items() if key not in IMPORT_KEYS}, document.origin)
             )
         for key in IMPORT_KEYS if is_wrapped else ():
-            entries = document.child(key)
-            if entries is not None and entries.value is not None:
+            if (entries := document.given(key)) is not None:
                 self._imported(key, entries, base, chain, is_local=is_local)
 
     def _beside(self, document: Node) -> None:
@@ -113,13 +110,11 @@ class Layers:
                 )
             else:
                 check_spelling(key, child, document, self._report)
-                self._report.notice(
-                    f"{child.origin}: {key}: stands beside GLOBAL, where python-core reads nothing; left out"
-                )
+                self._report.remark(child, (key,), "stands beside GLOBAL, where python-core reads nothing; left out")
 
     def _imported(self, key: str, entries: Node, base: Path, chain: tuple[str, ...], *, is_local: bool) -> None:
         if key == "REMOTE_URL":
-            self._report.notice(f"{entries.origin}: REMOTE_URL: is deprecated; IMPORT does the same")
+            self._report.remark(entries, (key,), "is deprecated; IMPORT does the same")
         items = entries.value if isinstance(entries.value, list) else [entries]
         for index, item in enumerate(items):
             path: TreePath = (key, index) if isinstance(entries.value, list) else (key,)
@@ -207,7 +202,7 @@ class Layers:
             if node.value is None:
                 continue
             if not isinstance(node.value, dict):
-                self._report.problem(node, section, f"must be a mapping, got {shown(node)}", "write KEY: value lines")
+                self._report.wrong(node, section, "must be a mapping", "write KEY: value lines")
                 continue
             if section == _CHART[1:]:
                 self._contradictions(merged, node)

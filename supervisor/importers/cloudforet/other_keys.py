@@ -18,6 +18,7 @@ from supervisor.settings.base import MODULE, NAME
 from supervisor.settings.document import Node
 from supervisor.settings.interpolate import interpolate
 from supervisor.settings.schema import Shape, ShapeKind
+from supervisor.settings.sections.violation import split
 
 USED = frozenset({"SCHEDULERS", "QUEUES", "WORKERS", "TOKEN", "timezone", "phase", "packages", "compat"})
 LEGACY = "SCHEDULER"
@@ -44,29 +45,28 @@ def read_token(root: Node, environ: Mapping[str, str], report: ImportReport) -> 
         _, problems = interpolate(Node({"TOKEN": token}, token.origin), Shape(ShapeKind.FREE), environ)
         if not problems:
             return token, ""
-        report.notice(
-            f"{token.origin}: TOKEN: {problems[0].message}: schedules with a class are suspended until it is there"
-        )
+        text = f"{problems[0].message}: schedules with a class are suspended until it is there"
+        report.remark(token, ("TOKEN",), text)
         return None, f"TOKEN: {problems[0].message}; {_SET_TOKEN}"
     if token is not None and token.value is not None and not isinstance(token.value, str):
         report.problem(token, ("TOKEN",), f"must be text, got {shown(token, ('TOKEN',))}", "quote it")
         return None, ""
     if info is not None and info.value:
-        report.notice(f"{info.origin}: TOKEN_INFO: is not read: schedules with a class are suspended; {_SET_TOKEN}")
+        report.remark(info, ("TOKEN_INFO",), f"is not read: schedules with a class are suspended; {_SET_TOKEN}")
         return None, f"TOKEN_INFO names a token that is not read from there; {_SET_TOKEN}"
     if token is not None:
-        report.notice(f"{token.origin}: TOKEN: is empty: schedules with a class are suspended; {_SET_TOKEN}")
+        report.remark(token, ("TOKEN",), f"is empty: schedules with a class are suspended; {_SET_TOKEN}")
         return None, f"TOKEN is empty; {_SET_TOKEN}"
     return None, ""
 
 
 def read_timezone(root: Node, environ: Mapping[str, str], report: ImportReport) -> Node:
     """Return the zone of the schedules: ``timezone:``, else the variable TZ, else UTC; logged once."""
-    node = root.child("timezone")
+    node = root.given("timezone")
     text = environ.get("TZ", "").removeprefix(":")
-    if (node is None or node.value is None) and text:
+    if node is None and text:
         node = Node(text, "TZ")
-    if node is None or node.value is None:
+    if node is None:
         report.notice(
             "schedules are in UTC; timezone: chooses another zone (the original used the container's local time)"
         )
@@ -74,8 +74,8 @@ def read_timezone(root: Node, environ: Mapping[str, str], report: ImportReport) 
     try:
         name = zone(str(node.value)).name
     except UnknownZoneError as error:
-        message, _, remedy = str(error).rpartition("; ")
-        report.problem(node, ("timezone",), message or str(error), remedy if message else "write e.g. Asia/Seoul")
+        message, remedy = split(str(error))
+        report.problem(node, ("timezone",), message, remedy or "write e.g. Asia/Seoul")
         return Node("UTC", "default")
     report.notice(f"schedules are in {name} ({node.origin})")
     return Node(name, node.origin)
@@ -88,12 +88,12 @@ def read_packages(
 
     Packages from the network are not added; a class that it names outside of them is a problem.
     """
-    node = root.child("packages")
-    if node is not None and node.value is not None:
+    node = root.given("packages")
+    if node is not None:
         items = node.value if isinstance(node.value, list) else [node]
         for item in items:
             if not isinstance(item.value, str) or not _MODULE.match(item.value):
-                report.problem(item, ("packages",), f"must name a package, got {shown(item)}", "e.g. spaceone.identity")
+                report.wrong(item, ("packages",), "must name a package", "e.g. spaceone.identity")
         found = Node(items, node.origin)
     else:
         local = dict.fromkeys(name for each in classes if not is_remote(each) and (name := _package(str(each.value))))
@@ -135,7 +135,8 @@ def read_log(root: Node, report: ImportReport) -> Node | None:
     handlers = log.child("handlers")
     for path, node in handlers.walk() if handlers is not None else ():
         if path[-1:] == ("filename",):
-            report.notice(f"{node.origin}: LOG.handlers: the log goes to standard error; log.file: sends it to a file")
+            text = "the log goes to standard error; log.file: sends it to a file"
+            report.remark(node, ("LOG", "handlers"), text)
     loggers = log.child("loggers")
     for path, node in loggers.walk() if loggers is not None else ():
         if path[-1:] == ("level",) and isinstance(node.value, str) and node.value.upper() in _LEVELS:
@@ -154,8 +155,8 @@ def check_spelling(key: str, node: Node, among: Node, report: ImportReport) -> N
 def read_config(root: Node, report: ImportReport) -> Node:
     """Return the keys that the supervisor has no use for, for the service's own code; they are listed once."""
     if LEGACY in root.value:
-        where = root.value[LEGACY].origin
-        report.notice(f"{where}: SCHEDULER: is the form of old releases and is ignored; SCHEDULERS took its place")
+        text = "is the form of old releases and is ignored; SCHEDULERS took its place"
+        report.remark(root.value[LEGACY], (LEGACY,), text)
     kept: dict[str, Any] = {
         key: node for key, node in root.value.items() if key not in USED and key != LEGACY and not key.startswith("x-")
     }

@@ -96,7 +96,7 @@ class _Module:
         if name in NEEDED:
             self._report.problem(place, (name,), what, "write it as a literal, or give its value in a YAML file")
         elif name:
-            self._report.notice(f"{place.origin}: {name}: {what}; left out")
+            self._report.remark(place, (name,), f"{what}; left out")
 
     def _value(self, value: ast.expr) -> Node:
         origin = f"{self._name}:{value.lineno}"

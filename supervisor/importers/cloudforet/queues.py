@@ -47,9 +47,7 @@ def read_queues(queues: Node, report: ImportReport) -> tuple[Node, dict[str, Nod
         settings = {"channel": _channel(entry, path, report)}
         bridge = entry.child("bridge")
         if bridge is not None and bridge.value not in BRIDGES:
-            report.problem(
-                bridge, (*path, "bridge"), f"is not known, got {shown(bridge)}", f"write {', '.join(BRIDGES)}"
-            )
+            report.wrong(bridge, (*path, "bridge"), "is not known", f"write {', '.join(BRIDGES)}")
         elif bridge is not None:
             settings["bridge"] = bridge
         listed[name] = Node({key: node for key, node in settings.items() if node is not None}, entry.origin)
@@ -62,9 +60,7 @@ def _numbered(entry: Node, path: Path, report: ImportReport) -> Node:
     for key in ("port", "db"):
         node = entry.child(key)
         if node is not None and isinstance(node.value, str) and _DIGITS.match(node.value):
-            report.notice(
-                f"{node.origin}: {'.'.join((*map(str, path), key))}: {node.value!r} is text; read as a number"
-            )
+            report.remark(node, (*path, key), f"{node.value!r} is text; read as a number")
             kept[key] = Node(int(node.value), node.origin)
     return Node(kept, entry.origin)
 
@@ -72,27 +68,23 @@ def _numbered(entry: Node, path: Path, report: ImportReport) -> Node:
 def _channel(entry: Node, path: Path, report: ImportReport) -> Node | None:
     channel = entry.child("channel")
     if channel is not None and (not isinstance(channel.value, str) or not channel.value):
-        report.problem(
-            channel, (*path, "channel"), f"must be text, got {shown(channel)}", "write the name of the Redis list"
-        )
+        report.wrong(channel, (*path, "channel"), "must be text", "write the name of the Redis list")
         return None
     return channel
 
 
 def _check_backend(entry: Node, path: Path, known: str, kind: str, report: ImportReport) -> None:
-    backend = entry.child("backend")
-    if backend is None or backend.value is None:
+    backend = entry.given("backend")
+    if backend is None:
         report.problem(entry, (*path, "backend"), "is missing", f"add backend: {known}")
         return
     split = split_name(backend.value) if isinstance(backend.value, str) else None
     if split is None:
         remedy = "write package.module.Class or package.module:Class"
-        report.problem(backend, (*path, "backend"), f"must name a class, got {shown(backend)}", remedy)
+        report.wrong(backend, (*path, "backend"), "must name a class", remedy)
     elif split[1] != known.rpartition(".")[2]:
-        report.notice(
-            f"{backend.origin}: {'.'.join(map(str, path))}.backend: {backend.value} is not used: "
-            f"every {kind} here is Tenure's own"
-        )
+        text = f"{backend.value} is not used: every {kind} here is Tenure's own"
+        report.remark(backend, (*path, "backend"), text)
 
 
 def read_redis(entries: dict[str, Node], report: ImportReport) -> Node | None:
@@ -135,7 +127,7 @@ def _unused(name: str, entry: Node, report: ImportReport) -> None:
     known = {*_OURS, *_PLACE, *_TLS, *_TIMEOUTS}
     others = sorted(key for key in entry.value if key not in known and not key.startswith("x-"))
     if others:
-        report.notice(f"{entry.origin}: QUEUES.{name}: not used: {', '.join(others)}")
+        report.remark(entry, ("QUEUES", name), f"not used: {', '.join(others)}")
 
 
 def _settings(name: str, entry: Node, report: ImportReport) -> Node:
@@ -194,8 +186,8 @@ def read_workers(workers: Node, queues: Collection[str], report: ImportReport, *
         for key, node in entry.value.items():
             if key not in _WORKER_KEYS:
                 report.problem(node, (*path, key), "is not a setting of a worker", f"known: {', '.join(_WORKER_KEYS)}")
-        queue = entry.child("queue")
-        if queue is None or queue.value is None:
+        queue = entry.given("queue")
+        if queue is None:
             report.problem(entry, (*path, "queue"), "is missing", f"add queue: {next(iter(queues), 'NAME')}")
         else:
             check_queue(queue, (*path, "queue"), queues, report)
@@ -209,15 +201,15 @@ def read_workers(workers: Node, queues: Collection[str], report: ImportReport, *
 
 
 def _pool(entry: Node, path: Path, report: ImportReport) -> int:
-    node = entry.child("pool")
-    if node is None or node.value is None:
+    node = entry.given("pool")
+    if node is None:
         return POOL_DEFAULT
     value = node.value
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < len("10000"):
-        report.notice(f"{node.origin}: {'.'.join(map(str, path))}.pool: {value!r} is text; read as {value}")
+        report.remark(node, (*path, "pool"), f"{value!r} is text; read as {value}")
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 < value <= POOL_MAX:
         remedy = f"write how many processes, 1 to {POOL_MAX}; for more run more replicas"
-        report.problem(node, (*path, "pool"), f"must be 1 to {POOL_MAX}, got {shown(node)}", remedy)
+        report.wrong(node, (*path, "pool"), f"must be 1 to {POOL_MAX}", remedy)
         return 1
     return value

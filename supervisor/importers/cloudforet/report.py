@@ -25,6 +25,14 @@ class ImportReport:
         """Note a problem that keeps the configuration from being used, where ``node`` was written."""
         self.problems.append(Problem(node.origin, format_path(path), message, remedy))
 
+    def wrong(self, node: Node, path: Path, message: str, remedy: str = "correct it") -> None:
+        """Note a problem of the value of ``node``, which the message ends with."""
+        self.problem(node, path, f"{message}, got {shown(node)}", remedy)
+
+    def remark(self, node: Node, path: Path, text: str) -> None:
+        """Note a remark about a value, with its place."""
+        self.notice(f"{node.origin}: {'.'.join(map(str, path))}: {text}")
+
     def is_about(self, path: Path) -> bool:
         """Return whether something below ``path`` is a problem already."""
         inside = f"{format_path(path)}."

@@ -62,14 +62,14 @@ def entries_of(section: Node, path: Path, report: ImportReport) -> list[tuple[st
     if section.value is None:
         return []
     if not isinstance(section.value, dict):
-        report.problem(section, path, f"must be a mapping from names to settings, got {shown(section)}", "correct it")
+        report.wrong(section, path, "must be a mapping from names to settings")
         return []
     good = []
     for name, entry in section.value.items():
         if isinstance(entry.value, dict):
             good.append((name, entry))
         else:
-            report.problem(entry, (*path, name), f"must be a mapping, got {shown(entry)}", "write key: value lines")
+            report.wrong(entry, (*path, name), "must be a mapping", "write key: value lines")
     return good
 
 
@@ -113,19 +113,15 @@ class _Entry:
         origin = self._entry.origin
         return {"job": Node(job, origin), "queue": Node(queue, origin), "args": wrap(args, origin)}
 
-    def _child(self, key: str) -> Node | None:
-        node = self._entry.child(key)
-        return node if node is not None and node.value is not None else None
-
     def _text(self, key: str) -> Node | None:
-        node = self._child(key)
+        node = self._entry.given(key)
         if node is not None and (not isinstance(node.value, str) or split_name(node.value) is None):
             remedy = "write package.module.Class or package.module:Class"
-            self._report.problem(node, (*self._path, key), f"must name a class, got {shown(node)}", remedy)
+            self._report.wrong(node, (*self._path, key), "must name a class", remedy)
         return node
 
     def _check_class(self) -> None:
-        if self._child("handler") is not None and self._child("backend") is not None:
+        if self._entry.given("handler") is not None and self._entry.given("backend") is not None:
             self._report.problem(self._entry, self._path, "has both backend and handler", "keep one of them")
         if self._backend is None:
             self._report.problem(
@@ -140,28 +136,21 @@ class _Entry:
                 continue
             remedy = suggestion(key, KNOWN, "remove it, or move options of the class under options:")
             self._report.problem(node, (*self._path, key), "is not a setting of a scheduler", remedy)
-        options = self._child("options")
+        options = self._entry.given("options")
         if options is not None and not isinstance(options.value, dict):
-            self._report.problem(
-                options, (*self._path, "options"), f"must be a mapping, got {shown(options)}", "correct it"
-            )
-
-    def _wrong(self, node: Node, key: str, wanted: str) -> None:
-        self._report.problem(node, (*self._path, key), f"must be {wanted}, got {shown(node)}", "correct it")
+            self._report.wrong(options, (*self._path, "options"), "must be a mapping")
 
     def _extra(self) -> dict[str, Any]:
         own = {key: node.plain() for key, node in self._entry.value.items() if key not in KNOWN}
-        options = self._child("options")
+        options = self._entry.given("options")
         found = {**own, **(options.plain() if options is not None else {})}
         for key in filter(looks_secret, found):
-            self._report.notice(
-                f"{self._entry.origin}: SCHEDULERS.{self._name}.{key}: lies in Redis with every run; "
-                f"let the class read it with config.get_global"
-            )
+            text = "lies in Redis with every run; let the class read it with config.get_global"
+            self._report.remark(self._entry, (*self._path, key), text)
         return found
 
     def _queue(self) -> str | None:
-        node = self._child("queue")
+        node = self._entry.given("queue")
         if node is None:
             if self._is_handler:
                 return DEFAULT_QUEUE
@@ -172,25 +161,23 @@ class _Entry:
 
     def _policies(self) -> dict[str, Any]:
         found: dict[str, Any] = {
-            "timezone": self._child("timezone") or self._around.timezone,
+            "timezone": self._entry.given("timezone") or self._around.timezone,
             "missed": Node(_MISFIRE["coalesce"], self._entry.origin),
         }
-        enabled = self._child("enabled")
+        enabled = self._entry.given("enabled")
         if enabled is not None and not isinstance(enabled.value, bool):
-            self._report.problem(
-                enabled, (*self._path, "enabled"), f"must be true or false, got {shown(enabled)}", "correct it"
-            )
+            self._report.wrong(enabled, (*self._path, "enabled"), "must be true or false")
         elif enabled is not None and not enabled.value:
             found |= _paused("enabled: false", enabled.origin)
         elif self._around.suspension and not self._is_handler:
             found |= _paused(self._around.suspension, self._entry.origin)
-        misfire = self._child("misfire")
+        misfire = self._entry.given("misfire")
         if misfire is not None and misfire.value not in tuple(_MISFIRE):
             remedy = f"write {', '.join(_MISFIRE)}"
-            self._report.problem(misfire, (*self._path, "misfire"), f"is not known, got {shown(misfire)}", remedy)
+            self._report.wrong(misfire, (*self._path, "misfire"), "is not known", remedy)
         elif misfire is not None:
             found["missed"] = Node(_MISFIRE[misfire.value], misfire.origin)
-        grace = self._child("misfire_grace")
+        grace = self._entry.given("misfire_grace")
         if grace is not None:
             is_number = isinstance(grace.value, int | float) and not isinstance(grace.value, bool)
             found["catchup_window"] = Node(f"{grace.value}s", grace.origin) if is_number else grace

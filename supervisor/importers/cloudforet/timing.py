@@ -53,18 +53,16 @@ def read_interval(node: Node, path: Path, report: ImportReport) -> Interval | No
     """Return an ``interval``; None when it is a problem."""
     value = node.value
     if isinstance(value, str) and _NUMBER.match(value):
-        report.notice(
-            f"{node.origin}: {_dotted(path)}: {value!r} is text; read as {value} (python-core made it nothing)"
-        )
+        report.remark(node, path, f"{value!r} is text; read as {value} (python-core made it nothing)")
         found = Interval(Decimal(value), has_unit=False)
     elif isinstance(value, str):
         try:
             found = Interval(Decimal(str(parse_duration(value))), has_unit=True)
         except ValueError:
-            report.problem(node, path, f"must be a number, got {shown(node)}", "write 30, or 30s with a unit")
+            report.wrong(node, path, "must be a number", "write 30, or 30s with a unit")
             return None
     elif isinstance(value, bool) or not isinstance(value, int | float):
-        report.problem(node, path, f"must be a number, got {shown(node)}", "write how many seconds or hours, e.g. 30")
+        report.wrong(node, path, "must be a number", "write how many seconds or hours, e.g. 30")
         return None
     else:
         found = Interval(Decimal(str(value)), has_unit=False)
@@ -89,12 +87,8 @@ def read_minute(node: Node, path: Path, report: ImportReport) -> Minute | None:
             return Minute(int(match[1]))
         if match := _MINUTE_SECOND.match(value):
             return Minute(int(match[1]), int(match[2]))
-    report.problem(node, path, f"must be ':MM' or 'MM:SS', got {shown(node)}", _MINUTE_REMEDY)
+    report.wrong(node, path, "must be ':MM' or 'MM:SS'", _MINUTE_REMEDY)
     return None
-
-
-def _dotted(path: Path) -> str:
-    return ".".join(map(str, path))
 
 
 UNITS = {"seconds": TimingKind.INTERVAL, "hours": TimingKind.HOURLY}
@@ -150,19 +144,15 @@ class TimingReader:
 
     def _value(self, key: str) -> Node | None:
         """Return the value of one key: the entry's, else the one that the class fixes."""
-        given = self._given(key)
+        given = self._entry.given(key)
         if given is None and key in self._found.fixed:
             return Node(self._found.fixed[key], self._found.where)
         return given
 
-    def _given(self, key: str) -> Node | None:
-        node = self._entry.child(key)
-        return node if node is not None and node.value is not None else None
-
     def _kind(self) -> TimingKind | None:
-        unit = self._given("unit")
+        unit = self._entry.given("unit")
         if unit is not None and unit.value not in tuple(UNITS):
-            self._complain(unit, "unit", f"must be seconds or hours, got {shown(unit)}", "correct it")
+            self._report.wrong(unit, (*self._path, "unit"), "must be seconds or hours")
             return None
         asked = UNITS[unit.value] if unit is not None else None
         if self._found.kind is not None:
@@ -176,19 +166,19 @@ class TimingReader:
         """Return ``kind`` unless the entry has a value that such a schedule cannot take."""
         own = self._found.takes
         taken = _KEYS[kind] if own is None else own  # a class with a constructor of its own dies of what that lacks
-        wrong = [key for key in ("interval", "minute", "rule") if self._given(key) and key not in taken]
+        wrong = [key for key in ("interval", "minute", "rule") if self._entry.given(key) and key not in taken]
         for key in wrong:
-            interval = self._given("interval") if key != "interval" else None
+            interval = self._entry.given("interval") if key != "interval" else None
             seen = f" (interval is {interval.value} seconds)" if kind is TimingKind.INTERVAL and interval else ""
             message = f"not accepted by {_NAMES[kind]}"
             if key in _KEYS[kind]:
                 message = f"the constructor of the class does not take it ({self._found.where})"
-            self._complain(self._given(key), key, message, f"remove it{seen}")
+            self._complain(self._entry.given(key), key, message, f"remove it{seen}")
         return None if wrong else kind
 
     def _guessed(self) -> TimingKind | None:
         """Return the kind that the keys leave no doubt about."""
-        rule, minute, interval = (self._given(key) for key in ("rule", "minute", "interval"))
+        rule, minute, interval = (self._entry.given(key) for key in ("rule", "minute", "interval"))
         if rule is not None:
             return self._fitting(TimingKind.CRON)
         if minute is not None:
@@ -236,16 +226,15 @@ class TimingReader:
             self._complain(self._entry, "rule", "is missing: the class takes it", "add rule: '*/5 * * * *'")
             return None
         if not isinstance(rule.value, str):
-            self._complain(rule, "rule", f"must be text, got {shown(rule)}", "quote it: '*/5 * * * *'")
+            self._report.wrong(rule, (*self._path, "rule"), "must be text", "quote it: '*/5 * * * *'")
             return None
         fields = rule.value.split()
         if len(fields) > _FIELDS_WITH_SECONDS:
-            self._complain(
-                rule, "rule", f"has {len(fields)} fields, got {shown(rule)}", "write five, or six with seconds last"
-            )
+            remedy = "write five, or six with seconds last"
+            self._report.wrong(rule, (*self._path, "rule"), f"has {len(fields)} fields", remedy)
             return None
         if len(fields) == _FIELDS_WITH_SECONDS:
-            self._report.notice(f"{rule.origin}: {'.'.join(map(str, self._path))}.rule: its last field is seconds")
+            self._report.remark(rule, (*self._path, "rule"), "its last field is seconds")
         cron = " ".join((fields[-1], *fields[:-1])) if len(fields) == _FIELDS_WITH_SECONDS else rule.value
         return ImportedTrigger({"cron": Node(cron, rule.origin)}, self._options())
 
@@ -255,8 +244,8 @@ class TimingReader:
             return None
         place = self._value("interval") or self._entry
         if interval.number < INTERVAL_S_MIN:
-            message = f"must be at least {INTERVAL_S_MIN} seconds, got {shown(place)}"
-            self._complain(place, "interval", message, "write how many seconds, e.g. 30")
+            message, remedy = f"must be at least {INTERVAL_S_MIN} seconds", "write how many seconds, e.g. 30"
+            self._report.wrong(place, (*self._path, "interval"), message, remedy)
             return None
         every = format_duration(float(interval.number))
         settings = {"every": Node(every, place.origin)}
@@ -266,12 +255,11 @@ class TimingReader:
         place = self._value("interval") or self._entry
         hours = interval.number / 3600 if interval.has_unit else interval.number
         if hours != int(hours):
-            self._complain(
-                place, "interval", f"must be whole hours, got {shown(place)}", "an hourly schedule counts hours"
-            )
+            path, remedy = (*self._path, "interval"), "an hourly schedule counts hours"
+            self._report.wrong(place, path, "must be whole hours", remedy)
             return None
         settings = _hours(int(hours), at, (minute or place).origin)
-        phase = self._given("phase")
+        phase = self._entry.given("phase")
         if phase is not None and phase.value == "start" and hours > 1:  # every hour is the same either way
             settings = _grid(int(hours), at, place.origin)
         return ImportedTrigger(
@@ -279,20 +267,20 @@ class TimingReader:
         )
 
     def _phased(self, settings: dict[str, Any], anchor: str) -> dict[str, Any]:
-        phase = self._given("phase")
+        phase = self._entry.given("phase")
         if phase is not None and phase.value not in ("anchored", "start"):
-            self._complain(phase, "phase", f"must be anchored or start, got {shown(phase)}", "correct it")
+            self._report.wrong(phase, (*self._path, "phase"), "must be anchored or start")
         is_grid = "every" in settings and phase is not None and phase.value == "start"
         return {**settings, "anchor": Node(anchor, phase.origin)} if is_grid and phase is not None else settings
 
     def _options(self, interval: Interval | None = None) -> dict[str, Any]:
         """Return the arguments for the constructor of the class, from the entry."""
         found: dict[str, Any] = {}
-        if interval is not None and self._given("interval") is not None:
+        if interval is not None and self._entry.given("interval") is not None:
             number = interval.number
             found["interval"] = int(number) if number == int(number) else float(number)
         for key in ("minute", "rule"):
-            node = self._given(key)
+            node = self._entry.given(key)
             if node is not None:
                 found[key] = f":{node.value:02d}" if isinstance(node.value, int) else node.value
         return found
