@@ -12,9 +12,8 @@ NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 SCHEDULE_ID = r"^[A-Za-z0-9._:/-]{1,200}$"
 MODULE = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$"
 
-QueueName = Annotated[str, StringConstraints(pattern=NAME)]
-FeatureName = Annotated[str, StringConstraints(pattern=NAME)]
-PoolName = Annotated[str, StringConstraints(pattern=NAME)]
+Name = Annotated[str, StringConstraints(pattern=NAME)]
+QueueName = Name
 ScheduleId = Annotated[str, StringConstraints(pattern=SCHEDULE_ID)]
 ModuleName = Annotated[str, StringConstraints(pattern=MODULE)]
 

@@ -8,10 +8,9 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, GetJsonSchemaHandler, StringConstraints, model_validator
 from pydantic_core import CoreSchema
 
-from supervisor.settings.base import SCHEDULE_ID, QueueName, Section
+from supervisor.settings.base import SCHEDULE_ID, Name, QueueName, Section
 from supervisor.settings.sections.calendars import CalendarName
 from supervisor.settings.sections.durations import Seconds
-from supervisor.settings.sections.pipeline import ProfileName
 
 _DAY_S = 86_400.0
 _LONG_S = 3660 * _DAY_S  # ten years
@@ -129,7 +128,7 @@ class ScheduleSettings(Section):
     job: str
     """Name of a job that a module listed under ``jobs`` registers."""
 
-    profile: ProfileName | None = None
+    profile: Name | None = None
     """Policies and hooks, of those under ``profiles``; default: the job's."""
 
     every_s: Seconds | None = Field(default=None, ge=0.1, le=_LONG_S)

@@ -19,17 +19,7 @@ from pydantic import Field, PrivateAttr, SecretStr, SerializerFunctionWrapHandle
 
 from supervisor.core.election.lease import DataLoss
 from supervisor.core.features import FAST_CRASH_DETECTION, is_enabled
-from supervisor.settings.base import (
-    NAME,
-    FeatureName,
-    ModuleName,
-    Origins,
-    Path,
-    PoolName,
-    QueueName,
-    ScheduleId,
-    Section,
-)
+from supervisor.settings.base import ModuleName, Name, Origins, Path, QueueName, ScheduleId, Section
 from supervisor.settings.masking import EMBEDDED, MASK, mask_redis_url, mask_references
 from supervisor.settings.schedules.settings import SchedulerSettings, ScheduleSettings
 from supervisor.settings.sections.calendars import CalendarName, NamedCalendarSettings
@@ -41,7 +31,7 @@ from supervisor.settings.sections.job_references import JobDestinationSettings, 
 from supervisor.settings.sections.log import LogSettings
 from supervisor.settings.sections.metrics import MetricsSettings
 from supervisor.settings.sections.pipeline import Profiles, Webhooks, default_profiles
-from supervisor.settings.sections.plugins import PLUGINS_MAX, PluginName, PluginSettings
+from supervisor.settings.sections.plugins import PLUGINS_MAX, PluginSettings
 from supervisor.settings.sections.queues import QueueSettings
 from supervisor.settings.sections.shell import ShellSettings
 from supervisor.settings.sections.web import WebSettings
@@ -222,10 +212,10 @@ class Settings(Section):
     version: int = Field(default=1, ge=1, le=1)
     """Version of this format."""
 
-    cluster: str = Field(default="default", pattern=NAME)
+    cluster: Name = "default"
     """Replicas with the same cluster and Redis elect one scheduler together."""
 
-    replica: str | None = Field(default=None, pattern=NAME)
+    replica: Name | None = None
     """Name of this replica in logs and in the election; default: the host's name."""
 
     data_dir: str = Field(default=".tenure", min_length=1)
@@ -237,7 +227,7 @@ class Settings(Section):
     election: ElectionSettings = ElectionSettings()
     """Election of one scheduler among the replicas."""
 
-    workers: dict[PoolName, PoolSettings] = Field(
+    workers: dict[Name, PoolSettings] = Field(
         default_factory=lambda: {
             "io": PoolSettings(kind=WorkerKind.ASYNC),
             "cpu": PoolSettings(kind=WorkerKind.SYNC, processes=2, queues=("default", "shell")),
@@ -252,7 +242,7 @@ class Settings(Section):
     jobs: tuple[ModuleName, ...] = Field(default=(), max_length=1000)
     """Modules to import at start; their ``@job`` functions become runnable."""
 
-    plugins: dict[PluginName, PluginSettings] = Field(default_factory=dict, max_length=PLUGINS_MAX)
+    plugins: dict[Name, PluginSettings] = Field(default_factory=dict, max_length=PLUGINS_MAX)
     """Plugins by name, run by the jobs ``plugin.run`` and ``plugin.plan``. See docs/plugins.md."""
 
     profiles: Profiles = Field(default_factory=default_profiles)
@@ -300,7 +290,7 @@ class Settings(Section):
     cloudforet: CloudforetSettings = CloudforetSettings()
     """Services that came from Cloudforet: packages of their classes, token, queues."""
 
-    features: dict[FeatureName, bool] = Field(default_factory=dict, max_length=100)
+    features: dict[Name, bool] = Field(default_factory=dict, max_length=100)
     """Features to switch on or off by name, such as ``{FastCrashDetection: true}``; AllAlpha and AllBeta set all of
     a stage. ``tenure run --help`` lists them."""
 

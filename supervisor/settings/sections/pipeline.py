@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, SecretStr, StringConstraints, field_serializer
 
 from supervisor.core.jobs.profile_policies import DEFAULT_PROFILE
-from supervisor.settings.base import NAME, Section
+from supervisor.settings.base import Name, Section
 from supervisor.settings.masking import mask_path
 from supervisor.settings.sections.durations import Seconds
 
@@ -17,8 +17,6 @@ PROFILES_MAX = 200
 WEBHOOKS_MAX = 100
 _DAY_S = 86_400.0
 
-ProfileName = Annotated[str, StringConstraints(pattern=NAME)]
-WebhookName = Annotated[str, StringConstraints(pattern=NAME)]
 HookEntry = Annotated[str, StringConstraints(pattern=HOOK)]
 
 
@@ -119,8 +117,8 @@ class WebhookSettings(Section):
         return mask_path(url.get_secret_value())
 
 
-Profiles = Annotated[dict[ProfileName, ProfileSettings], Field(max_length=PROFILES_MAX)]
-Webhooks = Annotated[dict[WebhookName, WebhookSettings], Field(max_length=WEBHOOKS_MAX)]
+Profiles = Annotated[dict[Name, ProfileSettings], Field(max_length=PROFILES_MAX)]
+Webhooks = Annotated[dict[Name, WebhookSettings], Field(max_length=WEBHOOKS_MAX)]
 
 
 def default_profiles() -> dict[str, ProfileSettings]:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, SecretStr, StringConstraints
 
-from supervisor.settings.base import NAME, QueueName
+from supervisor.settings.base import QueueName
 from supervisor.settings.masking import MASK
 from supervisor.settings.sections.durations import Seconds
 from supervisor.settings.sections.shell import ConfinedSettings
@@ -24,7 +24,6 @@ OF_PROGRAMS = ("cwd", "env", "memory_mib_max", "cpu_max_s", "open_files_max", *C
 
 REFERENCE = r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*:[A-Za-z_][A-Za-z0-9_]*$"
 
-PluginName = Annotated[str, StringConstraints(pattern=NAME)]
 Attribute = Annotated[str, StringConstraints(pattern=REFERENCE)]
 
 
