@@ -16,8 +16,7 @@ import msgspec
 
 from supervisor.core.events import Event
 from supervisor.core.json_values import json_reader
-from supervisor.store.keys import Keys
-from supervisor.store.scripts import Call, script
+from supervisor.store.scripts import Call, CallBuilder
 from supervisor.store.wire.codec import number, text
 
 BATCH_MAX = 100
@@ -40,27 +39,25 @@ class KeptEvent:
         return {"id": self.id, **msgspec.structs.asdict(self.event), "subject": self.event.subject or None}
 
 
-class EventLog:
+class EventLog(CallBuilder):
     """Builds the calls."""
-
-    def __init__(self, keys: Keys) -> None:
-        self._keys = keys
 
     @property
     def key(self) -> str:
         """Key of the stream, for those who wait for additions to it."""
-        return self._keys.event_log
+        return self.keys.event_log
 
     def add(self, events: Sequence[Event], *, writer: str, batch: int, kept: int) -> Call[int]:
         """Add at most ``BATCH_MAX`` events; return how many were: none if this batch was added before."""
-        keys = {"log": self._keys.event_log, "writer": self._keys.event_writer(writer)}
         args = {"number": batch, "kept": kept, "ttl_ms": TTL_MS, "events": [_encode(event) for event in events]}
-        return script("event_add").call(keys=keys, args=args, parse=number)
+        return self._call(
+            "event_add", args, number, keys={"log": self.keys.event_log, "writer": self.keys.event_writer(writer)}
+        )
 
     def read(self, *, after: str = "", since_ms: int = 0, count: int = READ_MAX) -> Call[list[KeptEvent]]:
         """Read at most ``count`` events, oldest first: those after one, or the newest since a time of Redis' clock."""
         args = {"after": after, "since_ms": since_ms, "count": min(count, READ_MAX)}
-        return script("event_read").call(keys={"log": self._keys.event_log}, args=args, parse=_kept)
+        return self._call("event_read", args, _kept, keys={"log": self.keys.event_log})
 
 
 def _kept(reply: Any) -> list[KeptEvent]:

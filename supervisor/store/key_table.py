@@ -21,6 +21,7 @@ class KeyRow(NamedTuple):
     cleared_by: str
 
 
+_LEASE = ("lease", "fence", "genesis", "events", "candidates")
 KEY_TABLE = (
     KeyRow("lease", "lease", "hash", "nothing", "constant", "nobody"),
     KeyRow("fence", "fence", "string", "nothing", "constant", "nobody"),
@@ -36,68 +37,21 @@ KEY_TABLE = (
     KeyRow("schedule_state", "schedule:state", "hash", "schedules", "schedules, 20 lines each", "their removal"),
     KeyRow("schedule_paused", "schedule:paused", "hash", "schedules", "schedules", "their removal"),
     KeyRow("schedule_wait", "schedule:wait", "hash", "schedules", "schedules", "their removal"),
-    KeyRow(
-        "schedule_invalid",
-        "schedule:invalid",
-        "hash",
-        "schedules",
-        "schedules that cannot be used",
-        "their next reading",
-    ),
-    KeyRow(
-        "schedule_live",
-        "schedule:live",
-        "hash",
-        "unfinished runs",
-        "max_running, or 100 lines a schedule",
-        "the end of a run",
-    ),
-    KeyRow(
-        "schedule_buffer",
-        "schedule:buf:<schedule>",
-        "list",
-        "buffered times",
-        "buffer_limit, 1,000 by default",
-        "fires",
-    ),
-    KeyRow(
-        "schedule_after", "schedule:after", "hash", "schedules that follow others", "100 ids for each", "their removal"
-    ),
-    KeyRow(
-        "schedule_expected", "schedule:expected", "hash", "schedules with expectations", "schedules", "their removal"
-    ),
-    KeyRow(
-        "schedule_promised",
-        "schedule:promised",
-        "sorted set",
-        "schedules with expectations, and their unfinished runs",
-        "schedules, and 100,000 runs",
-        "schedule_expectations",
-    ),
+    KeyRow("schedule_invalid", "schedule:invalid", "hash", "schedules", "schedules that cannot be used", "their next reading"),
+    KeyRow("schedule_live", "schedule:live", "hash", "unfinished runs", "max_running, or 100 lines a schedule", "the end of a run"),
+    KeyRow("schedule_buffer", "schedule:buf:<schedule>", "list", "buffered times", "buffer_limit, 1,000 by default", "fires"),
+    KeyRow("schedule_after", "schedule:after", "hash", "schedules that follow others", "100 ids for each", "their removal"),
+    KeyRow("schedule_expected", "schedule:expected", "hash", "schedules with expectations", "schedules", "their removal"),
+    KeyRow("schedule_promised", "schedule:promised", "sorted set", "schedules with expectations, and their unfinished runs", "schedules, and 100,000 runs", "schedule_expectations"),
     KeyRow("schedule_gone", "schedule:gone", "hash", "removed schedules", "those of a day", "queues_forget, removals"),
     KeyRow("schedule_sets", "schedule:sets", "hash", "configurations", "128", "declarations"),
-    KeyRow(
-        "schedule_changes", "schedule:changes", "stream", "changes of schedules", "about 1,000 entries", "each entry"
-    ),
+    KeyRow("schedule_changes", "schedule:changes", "stream", "changes of schedules", "about 1,000 entries", "each entry"),
     KeyRow("schedule_log", "schedule:log", "stream", "decisions", "about 10,000 entries of up to 10", "each entry"),
     KeyRow("schedule_backfills", "schedule:backfills", "hash", "requests", "1,000", "backfill_add"),
-    KeyRow(
-        "ran", "ran:<run>", "string", "backfilled and triggered runs", "7 d, or 24 h: 10,000 a schedule each", "expiry"
-    ),
-    KeyRow(
-        "schedule_keyed", "schedule:keyed:<schedule>", "string", "schedules triggered with a key", "a day", "expiry"
-    ),
-    KeyRow(
-        "enqueues", "enqueues:<nonce>", "string", "calls that add or end", "ten minutes of calls, 111 B each", "expiry"
-    ),
-    KeyRow(
-        "queues",
-        "queues",
-        "set",
-        "names of queues",
-        "those that hold runs, are served, or were so a day ago",
-        "queues_forget",
-    ),
+    KeyRow("ran", "ran:<run>", "string", "backfilled and triggered runs", "7 d, or 24 h: 10,000 a schedule each", "expiry"),
+    KeyRow("schedule_keyed", "schedule:keyed:<schedule>", "string", "schedules triggered with a key", "a day", "expiry"),
+    KeyRow("enqueues", "enqueues:<nonce>", "string", "calls that add or end", "ten minutes of calls, 111 B each", "expiry"),
+    KeyRow("queues", "queues", "set", "names of queues", "those that hold runs, are served, or were so a day ago", "queues_forget"),
     KeyRow("length_max", "queues:length_max", "string", "nothing", "constant", "agents without queues.length_max"),
     KeyRow("jobs", "jobs", "hash", "names of jobs", "those published within a week", "queues_forget"),
     KeyRow("jobs_seen", "jobs:seen", "hash", "names of jobs", "as jobs", "queues_forget"),
@@ -118,38 +72,13 @@ KEY_TABLE = (
     KeyRow("limits", "q:<queue>:limits", "hash", "runs", "unfinished", "the end of a run"),
     KeyRow("blocked", "q:<queue>:blocked", "hash", "runs", "unfinished", "turns"),
     KeyRow("woken", "q:<queue>:woken", "set", "concurrency keys", "those in use", "turns"),
-    KeyRow(
-        "wait",
-        "q:<queue>:wait:<key>",
-        "list",
-        "blocked runs",
-        "unfinished, and entries that are skipped",
-        "the last waiter",
-    ),
-    KeyRow(
-        "rate",
-        "q:<queue>:rate:<kind>:<key>",
-        "sorted set",
-        "runs that wait for a rate",
-        "unfinished, and skipped entries",
-        "turns",
-    ),
-    KeyRow(
-        "ran_in", "q:<queue>:ran:<run>", "string", "ids that callers chose", "an hour of calls, 120 B each", "expiry"
-    ),
+    KeyRow("wait", "q:<queue>:wait:<key>", "list", "blocked runs", "unfinished, and entries that are skipped", "the last waiter"),
+    KeyRow("rate", "q:<queue>:rate:<kind>:<key>", "sorted set", "runs that wait for a rate", "unfinished, and skipped entries", "turns"),
+    KeyRow("ran_in", "q:<queue>:ran:<run>", "string", "ids that callers chose", "an hour of calls, 120 B each", "expiry"),
     KeyRow("paused", "q:<queue>:paused", "string", "nothing", "constant", "a person"),
-    KeyRow(
-        "stale", "q:<queue>:stale", "hash", "cancels, changes of priority", "entries of lists", "turns, queues_forget"
-    ),
+    KeyRow("stale", "q:<queue>:stale", "hash", "cancels, changes of priority", "entries of lists", "turns, queues_forget"),
     KeyRow("cancel", "q:<queue>:cancel", "hash", "requests", "24 h after the last", "expiry, queue_unwanted"),
-    KeyRow(
-        "ready",
-        "q:<queue>:ready:<kind>:<priority>",
-        "list",
-        "runs",
-        "unfinished, and stale entries",
-        "turns, queues_forget",
-    ),
+    KeyRow("ready", "q:<queue>:ready:<kind>:<priority>", "list", "runs", "unfinished, and stale entries", "turns, queues_forget"),
     KeyRow("suspect", "q:<queue>:suspect:<kind>", "list", "runs", "those in flight when a process died", "turns"),
     KeyRow("bell", "q:<queue>:bell:<kind>", "list", "nothing", "16 and a few", "turns"),
     KeyRow("limit_unique", "limit:u", "hash", "unique keys", "unfinished runs", "the end of a run"),
@@ -173,22 +102,14 @@ KEY_TABLE = (
     KeyRow("event_writer", "event:writer:<id>", "string", "web processes", "ten minutes", "expiry"),
     KeyRow("plugins", "plugins", "hash", "plugins", "a week after the last change", "expiry"),
     *(
-        KeyRow(
-            f"leadership_{name}", f"leadership:<name>:{name}", kind, "names of leaderships", "those of 30 d", "expiry"
-        )
-        for name, kind in (
-            ("lease", "hash"),
-            ("fence", "string"),
-            ("genesis", "string"),
-            ("events", "stream"),
-            ("candidates", "hash"),
-        )
+        KeyRow(f"leadership_{name}", f"leadership:<name>:{name}", kind, "names of leaderships", "those of 30 d", "expiry")
+        for name, kind in zip(_LEASE, ("hash", "string", "string", "stream", "hash"), strict=True)
     ),
     KeyRow("cache", "cache:<kind>:<name>", "string", "cached calls", "their ttl", "expiry"),
     KeyRow("cloudforet_emitted", "cloudforet:emitted:<run>", "string", "messages to SpaceONE", "24 h", "expiry"),
     KeyRow("cloudforet_ingested", "cloudforet:ingested", "hash", "queues of SpaceONE", "queues", "nobody"),
     KeyRow("cloudforet_aside", "cloudforet:aside:<queue>", "list", "messages set aside", "100, and 7 d", "expiry"),
-)
+)  # fmt: skip
 
 PIECES = {row.name: tuple(re.split("<[a-z]+>", row.pattern)) for row in KEY_TABLE}
 """What is constant of each key, by its name: a value stands between one piece and the next."""

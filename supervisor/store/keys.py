@@ -9,10 +9,11 @@ their one declared key and derive the rest from it; that is safe because the slo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 
 from supervisor.core.model import Kind
-from supervisor.store.key_table import spell
+from supervisor.store.key_table import PIECES, spell
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 CLUSTERS = "tenure:clusters"
@@ -159,6 +160,40 @@ class Keys(LeaseKeys):
     """Hash. Unique key to ``queue id`` of the run that holds it; the other limits: lua/lib/limits.lua."""
     queues: str
     """Set. Every queue that ever held a run."""
+    schedule_promised: str
+    """Sorted set. Schedules and runs by the time until which a success, or the end, is expected."""
+    length_max: str
+    """String. How many runs may wait in a queue; absent: any number."""
+    jobs_seen: str
+    """Hash. Job name to when it was last published; jobs that nobody publishes for a week are forgotten."""
+    event_log: str
+    """Stream, capped. Events of all replicas, as JSON; not to be taken for ``events``, which is the election's."""
+    plugins: str
+    """Hash, expires a week after its last change. Plugin and digest of its options to its known facts."""
+    awaited: str
+    """Hash. Id of an unfinished run to the bells of those who wait for its end."""
+    event_writer: Callable[[str], str]
+    """String, expires after ten minutes. Number of the last batch that this web process wrote."""
+    schedule_buffer: Callable[[str], str]
+    """List. Nominal times of ``schedule`` that wait for a run of it to end."""
+    ran: Callable[[str], str]
+    """String, expires after a week. The run was enqueued by a backfill or a keyed trigger."""
+    session: Callable[[str], str]
+    """Hash, expires one day after its last beat. Description of this worker process."""
+    result: Callable[[str], str]
+    """String, expires. Return value of the run."""
+    run_log: Callable[[str], str]
+    """Hash, expires. Number of an execution to the JSON of its output; beside them ``#born``."""
+    tally: Callable[[str], str]
+    """Hash, expires. Outcomes of the runs below a run; its fields are in lua/lib/fanout.lua."""
+    steps: Callable[[str], str]
+    """Hash, expires. The steps of a run that ended, by name: JSON; ``#born`` beside them."""
+    ended: Callable[[str], str]
+    """String, expires. JSON of how a run ended whose end somebody waited for."""
+    rung: Callable[[str], str]
+    """List, expires. Ids of ended runs, for the process whose bell it is."""
+    progress: Callable[[str], str]
+    """String, expires. Fence of the execution, a space, and the JSON of its reported progress."""
 
     def __init__(self, cluster: str) -> None:
         self.cluster = check_name("cluster", cluster)
@@ -171,85 +206,11 @@ class Keys(LeaseKeys):
         self.command = self._of("command", "")
         """Prefix of strings that expire after ten minutes: command id to what became of it."""
         for name in Keys.__annotations__:
-            setattr(self, name, self._of(name))
-
-    @property
-    def schedule_promised(self) -> str:
-        """Sorted set. Schedules and runs by the time until which a success, or the end, is expected."""
-        return self._of("schedule_promised")
-
-    @property
-    def length_max(self) -> str:
-        """String. How many runs may wait in a queue; absent: any number."""
-        return self._of("length_max")
-
-    @property
-    def jobs_seen(self) -> str:
-        """Hash. Job name to when it was last published; jobs that nobody publishes for a week are forgotten."""
-        return self._of("jobs_seen")
-
-    @property
-    def event_log(self) -> str:
-        """Stream, capped. Events of all replicas, as JSON; not to be taken for ``events``, which is the election's."""
-        return self._of("event_log")
-
-    def event_writer(self, writer: str) -> str:
-        """String, expires after ten minutes. Number of the last batch that this web process wrote."""
-        return self._of("event_writer", writer)
-
-    @property
-    def plugins(self) -> str:
-        """Hash, expires a week after its last change. Plugin and digest of its options to its known facts."""
-        return self._of("plugins")
-
-    def schedule_buffer(self, schedule: str) -> str:
-        """List. Nominal times of ``schedule`` that wait for a run of it to end."""
-        return self._of("schedule_buffer", schedule)
-
-    def ran(self, run_id: str) -> str:
-        """String, expires after a week. The run was enqueued by a backfill or a keyed trigger."""
-        return self._of("ran", run_id)
-
-    def session(self, session: str) -> str:
-        """Hash, expires one day after its last beat. Description of this worker process."""
-        return self._of("session", session)
-
-    def result(self, run_id: str) -> str:
-        """String, expires. Return value of the run."""
-        return self._of("result", run_id)
-
-    def run_log(self, run_id: str) -> str:
-        """Hash, expires. Number of an execution to the JSON of its output; beside them ``#born``."""
-        return self._of("run_log", run_id)
-
-    def tally(self, run_id: str) -> str:
-        """Hash, expires. Outcomes of the runs below a run; its fields are in lua/lib/fanout.lua."""
-        return self._of("tally", run_id)
-
-    def steps(self, run_id: str) -> str:
-        """Hash, expires. The steps of a run that ended, by name: JSON; ``#born`` beside them."""
-        return self._of("steps", run_id)
+            setattr(self, name, self._of(name) if len(PIECES[name]) == 1 else partial(self._of, name))
 
     def cache(self, kind: str, name: str) -> str:
         """String, expires. A cached value (kind ``v``), or who computes it (``l``)."""
         return self._of("cache", kind, name)
-
-    @property
-    def awaited(self) -> str:
-        """Hash. Id of an unfinished run to the bells of those who wait for its end."""
-        return self._of("awaited")
-
-    def ended(self, run_id: str) -> str:
-        """String, expires. JSON of how a run ended whose end somebody waited for."""
-        return self._of("ended", run_id)
-
-    def rung(self, bell: str) -> str:
-        """List, expires. Ids of ended runs, for the process whose bell it is."""
-        return self._of("rung", bell)
-
-    def progress(self, run_id: str) -> str:
-        """String, expires. Fence of the execution, a space, and the JSON of its reported progress."""
-        return self._of("progress", run_id)
 
     def leadership(self, name: str) -> LeaseKeys:
         """Return the keys of the lease that programs contend for by ``name``; they expire when nobody does."""

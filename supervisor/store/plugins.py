@@ -18,9 +18,8 @@ from typing import Any
 import msgspec
 
 from supervisor.core.json_values import read_json
-from supervisor.store.keys import Keys
 from supervisor.store.schedules.control import BATCH_MAX, REASON_MAX
-from supervisor.store.scripts import Call, read_hash, script
+from supervisor.store.scripts import Call, CallBuilder
 from supervisor.store.wire.codec import number, pairs, text, texts
 
 RECORDS_MAX = 500
@@ -92,12 +91,8 @@ class Suspension:
     until_ms: int
 
 
-class Plugins:
+class Plugins(CallBuilder):
     """Builds the calls."""
-
-    def __init__(self, keys: Keys) -> None:
-        self._prefix = {"prefix": keys.prefix}
-        self._keys = keys
 
     def write(self, record: PluginRecord) -> Call[bool]:
         """Keep ``record`` in place of an earlier one of the same plugin and options."""
@@ -110,28 +105,27 @@ class Plugins:
             "most": RECORDS_MAX,
             "ttl_ms": TTL_MS,
         }
-        return script("plugin_write").call(keys={"plugins": self._keys.plugins}, args=args, parse=bool)
+        return self._call("plugin_write", args, bool)
 
     def read_one(self, plugin: str, digest: str) -> Call[PluginRecord | None]:
         """Read the record of one plugin with certain options; None when there is none."""
-        args = {"field": f"{plugin} {digest}"}
-        return script("plugin_read").call(keys={"plugins": self._keys.plugins}, args=args, parse=_record)
+        return self._call("plugin_read", {"field": f"{plugin} {digest}"}, _record)
 
     def read(self) -> Call[list[PluginRecord]]:
         """Read every record."""
-        return read_hash(self._keys.prefix, self._keys.plugins, _records)
+        return self._hash(self.keys.plugins, _records)
 
     def suspend(self, ids: Sequence[str], *, by: str, reason: str, for_ms: int) -> Call[Suspension]:
         """Stop the starts of at most 250 schedules for a time, but for those that a person paused."""
         assert 0 < len(ids) <= BATCH_MAX
         args = {"by": by, "reason": reason[:REASON_MAX], "for_ms": for_ms, "ids": ids}
-        return script("schedule_suspend").call(keys=self._prefix, args=args, parse=_suspension)
+        return self._call("schedule_suspend", args, _suspension)
 
     def release(self, ids: Sequence[str], *, by: str) -> Call[list[SuspendCode]]:
         """Undo ``suspend`` by the same one, for at most 250 schedules."""
         assert 0 < len(ids) <= BATCH_MAX
-        parse = lambda reply: [SuspendCode(code) for code in texts(reply[1:])]  # noqa: E731 - one expression
-        return script("schedule_release").call(keys=self._prefix, args={"by": by, "ids": ids}, parse=parse)
+        args = {"by": by, "ids": ids}
+        return self._call("schedule_release", args, lambda reply: [SuspendCode(code) for code in texts(reply[1:])])
 
 
 def _suspension(reply: Any) -> Suspension:

@@ -29,12 +29,17 @@ from functools import cache
 from hashlib import sha1
 from importlib import resources
 from importlib.resources.abc import Traversable
-from typing import Any, Generic, TypeVar
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from supervisor.store.key_table import PIECES
 
+if TYPE_CHECKING:
+    from supervisor.store.keys import Keys
+
 T = TypeVar("T")
 Argument = str | bytes | int | float
+NO_KEYS: Mapping[str, str] = MappingProxyType({})
 _SECTION = re.compile(r"--\s+(KEYS|ARGV|Includes|Returns|Reads)\b\s*(.*)")
 _KEY = re.compile(r"(?<![\w.])(keys|parts)\.([a-z_]+)(\()?")
 _TOKEN = re.compile(r"'[^']*'|[][(){},]")
@@ -113,9 +118,23 @@ def script(name: str) -> Script:
     return Script(name, body, digest, keys, names, rest)
 
 
-def read_hash(prefix: str, key: str, parse: Callable[[Any], T]) -> Call[T]:
-    """Return the call that reads the small hash ``key``; it declares the prefix, as those may who write no such key."""
-    return script("hash_read").call(keys={"prefix": prefix}, args={"name": key.removeprefix(prefix)}, parse=parse)
+class CallBuilder:
+    """Builds calls of scripts on the keys of one cluster."""
+
+    def __init__(self, keys: Keys) -> None:
+        self.keys = keys
+
+    def _call(
+        self, name: str, args: Mapping[str, object], parse: Callable[[Any], T], *, keys: Mapping[str, str] = NO_KEYS
+    ) -> Call[T]:
+        """Return the call of a script; a key of its header that is not in ``keys`` is that of its name."""
+        item = script(name)
+        named = {key: getattr(self.keys, key) for key in item.key_names if key not in keys}
+        return item.call(keys={**named, **keys}, args=args, parse=parse)
+
+    def _hash(self, key: str, parse: Callable[[Any], T]) -> Call[T]:
+        """Return the call that reads a small hash; it declares the prefix, as those may who write no such key."""
+        return self._call("hash_read", {"name": key.removeprefix(self.keys.prefix)}, parse)
 
 
 def script_names() -> list[str]:

@@ -26,7 +26,7 @@ from supervisor.core.model import PAYLOAD_BYTES_MAX
 from supervisor.core.model_types import plain_model, read_model
 from supervisor.core.units import SECOND_NS
 from supervisor.store.keys import Keys
-from supervisor.store.scripts import Call, script
+from supervisor.store.scripts import Call, CallBuilder
 from supervisor.store.wire.codec import number, text
 
 ENTRIES_MAX = 1000
@@ -273,38 +273,36 @@ class Swept(NamedTuple):
     gone: int
 
 
-class CacheCalls:
+class CacheCalls(CallBuilder):
     """Builds the calls of one function."""
 
     def __init__(self, keys: Keys, name: str) -> None:
-        self._keys = keys
+        super().__init__(keys)
         self._name = name
 
     def _pair(self, key: str) -> dict[str, str]:
         return {
-            "value": self._keys.cache("v", f"{self._name}:{key}"),
-            "lease": self._keys.cache("l", f"{self._name}:{key}"),
+            "value": self.keys.cache("v", f"{self._name}:{key}"),
+            "lease": self.keys.cache("l", f"{self._name}:{key}"),
         }
 
     def take(self, key: str, *, nonce: str, lease_ms: int) -> Call[Taken]:
         """Read a value, or become the one who computes it."""
-        return script("cache_take").call(
-            keys=self._pair(key), args={"nonce": nonce, "lease_ms": max(1, lease_ms)}, parse=_taken
-        )
+        return self._call("cache_take", {"nonce": nonce, "lease_ms": max(1, lease_ms)}, _taken, keys=self._pair(key))
 
     def put(self, key: str, *, nonce: str, value: bytes, ttl_ms: int) -> Call[int]:
         """Keep a value, if nobody else did meanwhile; with no time: let the next one compute it at once."""
         args = {"nonce": nonce, "ttl_ms": ttl_ms, "new_value": value}
-        return script("cache_put").call(keys=self._pair(key), args=args, parse=int)
+        return self._call("cache_put", args, int, keys=self._pair(key))
 
     def delete(self, key: str) -> Call[int]:
         """Forget a value."""
-        return script("cache_delete").call(keys=self._pair(key), args={}, parse=int)
+        return self._call("cache_delete", {}, int, keys=self._pair(key))
 
     def sweep(self, pattern: str, cursor: str = "0") -> Call[Swept]:
         """Forget a page of the entries that ``pattern`` matches; begin with "0", end when the reply's cursor is "0"."""
         args = {"cursor": cursor, "pattern": f"{self._name}:{pattern}", "count": SWEEP_COUNT}
-        return script("cache_sweep").call(keys={"prefix": self._keys.prefix}, args=args, parse=_swept)
+        return self._call("cache_sweep", args, _swept)
 
 
 def _taken(reply: Any) -> Taken:

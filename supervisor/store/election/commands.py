@@ -18,8 +18,7 @@ import msgspec
 
 from supervisor.core.json_values import read_json
 from supervisor.core.signing import Signer
-from supervisor.store.keys import Keys
-from supervisor.store.scripts import Call, script
+from supervisor.store.scripts import Call, CallBuilder
 from supervisor.store.wire.codec import cut, text, texts
 
 WAITS_MS = 60_000
@@ -91,38 +90,31 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     workers: tuple[WorkerReport, ...] = ()
 
 
-class Commands:
+class Commands(CallBuilder):
     """Builds the calls."""
-
-    def __init__(self, keys: Keys) -> None:
-        self._keys = keys
 
     def send(self, replica: str, command_id: str, command: Command) -> Call[bool]:
         """Leave a command; False: too many wait, so the replica does not take them."""
         args = {"replica": replica, "id": command_id, "ttl_ms": WAITS_MS, "command": msgspec.json.encode(command)}
-        return script("command_send").call(keys=self._prefix, args=args, parse=lambda reply: text(reply) == "SENT")
+        return self._call("command_send", args, lambda reply: text(reply) == "SENT")
 
     def take(self, replica: str) -> Call[list[tuple[str, bytes]]]:
         """Read the commands that wait for a replica: id and JSON of each, oldest first."""
-        return script("command_take").call(
-            keys=self._prefix,
-            args={"replica": replica},
-            parse=lambda reply: [(text(each), body) for each, body in zip(reply[::2], reply[1::2], strict=True)],
+        args = {"replica": replica}
+        return self._call(
+            "command_take",
+            args,
+            lambda reply: [(text(each), body) for each, body in zip(reply[::2], reply[1::2], strict=True)],
         )
 
     def answer(self, replica: str, command_id: str, answer: Answer) -> Call[None]:
         """Answer a command."""
         args = {"replica": replica, "id": command_id, "ttl_ms": ANSWER_MS, "answer": msgspec.json.encode(answer)}
-        return script("command_answer").call(keys=self._prefix, args=args, parse=lambda _: None)
+        return self._call("command_answer", args, lambda _: None)
 
     def read(self, command_ids: Sequence[str]) -> Call[list[Answer | None]]:
         """Read the answers of commands; None where there is none yet."""
-        return script("command_read").call(
-            keys=self._prefix,
-            args={"ids": list(command_ids)},
-            parse=lambda reply: [read_json(each, Answer) if each else None for each in texts(reply)],
+        args = {"ids": list(command_ids)}
+        return self._call(
+            "command_read", args, lambda reply: [read_json(each, Answer) if each else None for each in texts(reply)]
         )
-
-    @property
-    def _prefix(self) -> dict[str, str]:
-        return {"prefix": self._keys.prefix}

@@ -14,14 +14,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import msgspec
 
 from supervisor.core.json_values import read_json
 from supervisor.core.signing import Signer, without_mark
-from supervisor.store.keys import LeaseKeys
-from supervisor.store.scripts import Call, read_hash, script
+from supervisor.store.keys import Keys, LeaseKeys
+from supervisor.store.scripts import Call, CallBuilder
 from supervisor.store.wire.codec import cut, foreign_number, number, pairs, text
 
 Mode = Literal["cold", "expired", "free", "presence", "register"]
@@ -133,14 +133,13 @@ class LeaseEvent(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Leases:
+class Leases(CallBuilder):
     """Builds the calls."""
 
     def __init__(self, keys: LeaseKeys, *, has_presence: bool = False) -> None:
         """Build calls on ``keys``; with ``has_presence`` they ask and report who shows that it lives."""
-        self._keys = keys
+        super().__init__(cast("Keys", keys))  # its scripts name no others
         self._alive = keys.alive if has_presence else ""
-        self._record = {"lease": keys.lease, "genesis": keys.genesis, "events": keys.events}
 
     def campaign(
         self,
@@ -191,8 +190,7 @@ class Leases:
             "hold": hold,
             "alive": self._alive,
         }
-        keys = {**self._record, "fence": self._keys.fence, "candidates": self._keys.candidates}
-        return script("lease_campaign").call(keys=keys, args=args, parse=_view)
+        return self._call("lease_campaign", args, _view)
 
     def renew(
         self,
@@ -214,61 +212,56 @@ class Leases:
             hold: why it must not fire until a person clears it; empty: nothing new.
             is_present: the caller shows by a subscription that it lives; the record then shows whether that is visible.
         """
-        keys = {**self._record, "candidates": self._keys.candidates}
         alive = self._alive if is_present else ""
         args = {"epoch": epoch, "nonce": nonce, "duration_ms": duration_ms, "hold": hold, "alive": alive}
         args |= {"replica": info.replica if info else "", "info": _entry(info) if info else ""}
-        return script("lease_renew").call(keys=keys, args=args, parse=_view)
+        return self._call("lease_renew", args, _view)
 
     def promote(
         self, *, epoch: int, nonce: str, new_nonce: str, duration_ms: int, is_rolled_back: bool = False
     ) -> Call[LeaseView]:
         """Give the caller's own term a later epoch, after the confirmed death of its scheduler or a roll-back."""
         assert _NONCE.fullmatch(new_nonce), "a nonce is 32 hex digits"
-        keys = {**self._record, "fence": self._keys.fence}
         args = {"epoch": epoch, "nonce": nonce, "new_nonce": new_nonce, "duration_ms": duration_ms}
         args["rolled_back"] = int(is_rolled_back)
-        return script("lease_promote").call(keys=keys, args=args, parse=_view)
+        return self._call("lease_promote", args, _view)
 
     def release(self, *, epoch: int, nonce: str, reason: str, prefer: str = "") -> Call[LeaseView]:
         """Give the caller's own term back; the event that wakes the standbys is part of it."""
         args = {"epoch": epoch, "nonce": nonce, "reason": reason, "prefer": prefer}
-        return script("lease_release").call(keys=self._record, args=args, parse=_view)
+        return self._call("lease_release", args, _view)
 
     def request_resign(
         self, *, epoch: int, to: str, by: str, signer: Signer | None = None, at_ms: int = 0
     ) -> Call[LeaseView]:
         """Ask the holder of ``epoch``, and no other, to hand over to ``to`` (empty: to any); signed at ``at_ms``."""
         marked = by if signer is None else signer.mark(by, at_ms, "resign", str(epoch), to)
-        args = {"epoch": epoch, "to": to, "by": marked}
-        return script("lease_request_resign").call(keys=self._record, args=args, parse=_view)
+        return self._call("lease_request_resign", {"epoch": epoch, "to": to, "by": marked}, _view)
 
     def clear_hold(self, *, by: str) -> Call[LeaseView]:
         """Let the leader fire again after a loss of data."""
-        return script("lease_clear_hold").call(keys=self._record, args={"by": by}, parse=_view)
+        return self._call("lease_clear_hold", {"by": by}, _view)
 
     def view(self, *, with_presence: bool = False) -> Call[LeaseView]:
         """Read the lease."""
         alive = self._alive if with_presence else ""
-        return script("lease_view").call(keys=self._record, args={"alive": alive}, parse=_view)
+        return self._call("lease_view", {"alive": alive}, _view)
 
     def history(self, count: int) -> Call[list[LeaseEvent]]:
         """Read the events of the lease, newest first, at most ``count``."""
-        return script("lease_history").call(keys={"events": self._keys.events}, args={"count": count}, parse=_events)
+        return self._call("lease_history", {"count": count}, _events)
 
     def withdraw(self, *replicas: str) -> Call[None]:
         """Take replicas off the candidates, 1 to 100 of them."""
-        keys = {"candidates": self._keys.candidates, "lease": self._keys.lease}
-        return script("candidate_withdraw").call(keys=keys, args={"replicas": replicas}, parse=lambda _: None)
+        return self._call("candidate_withdraw", {"replicas": replicas}, lambda _: None)
 
     def keep(self, ttl_ms: int) -> Call[int]:
         """Let the record of a leadership of programs expire ``ttl_ms`` from now, unless it is kept again."""
-        keys = {**self._record, "fence": self._keys.fence, "candidates": self._keys.candidates}
-        return script("lease_keep").call(keys=keys, args={"ttl_ms": ttl_ms}, parse=int)
+        return self._call("lease_keep", {"ttl_ms": ttl_ms}, int)
 
     def candidates(self) -> Call[list[CandidateInfo]]:
         """Read who could lead, in the order of their names. Whoever vanished is still in it; see ``seen_ms``."""
-        return read_hash(self._keys.prefix, self._keys.candidates, _candidates)
+        return self._hash(self.keys.candidates, _candidates)
 
 
 def _entry(info: CandidateInfo) -> bytes:

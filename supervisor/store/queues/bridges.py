@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from supervisor.core.model import PAYLOAD_BYTES_MAX, Envelope, Template
-from supervisor.store.keys import Keys, check_name
-from supervisor.store.scripts import Call, script
+from supervisor.store.keys import check_name
+from supervisor.store.scripts import Call, CallBuilder
 from supervisor.store.wire.envelope import pack
 
 INGEST_MAX = 200
@@ -35,11 +35,8 @@ class Ingested(NamedTuple):
     left: int
 
 
-class Bridges:
+class Bridges(CallBuilder):
     """Builds the calls."""
-
-    def __init__(self, keys: Keys) -> None:
-        self._keys = keys
 
     def ingest(
         self, *, channel: str, queue: str, run: Template, refused: Template, now_ms: int, most: int = INGEST_MAX
@@ -68,14 +65,12 @@ class Bridges:
             "aside_between": aside_between,
             "aside_after": aside_after,
         }
-        keys = {"prefix": self._keys.prefix, "list": channel}
-        return script("bridge_ingest").call(keys=keys, args=args, parse=lambda reply: Ingested(*map(int, reply)))
+        return self._call("bridge_ingest", args, lambda reply: Ingested(*map(int, reply)), keys={"list": channel})
 
     def emit(self, *, channel: str, run_id: str, message: str) -> Call[bool]:
         """Push ``message`` to the list ``channel``; False: this run did so before."""
-        keys = {"prefix": self._keys.prefix, "list": channel}
         args = {"run": run_id, "memory_ms": MEMORY_MS, "message": message}
-        return script("bridge_emit").call(keys=keys, args=args, parse=lambda reply: reply == b"PUSHED")
+        return self._call("bridge_emit", args, lambda reply: reply == b"PUSHED", keys={"list": channel})
 
 
 def _parts(template: Template, queue: str, argument: str, now_ms: int) -> tuple[bytes, bytes, bytes]:

@@ -21,7 +21,7 @@ from uuid import uuid4
 from supervisor.core.model import PRIORITIES
 from supervisor.store.keys import Keys, check_name
 from supervisor.store.queues.runs import HISTORY
-from supervisor.store.scripts import Call, script
+from supervisor.store.scripts import Call, CallBuilder
 from supervisor.store.wire.codec import chunks, number, text
 from supervisor.store.wire.envelope import check_run_id
 
@@ -102,12 +102,12 @@ class Requeued:
     holder: str
 
 
-class QueueControl:
+class QueueControl(CallBuilder):
     """Builds the calls."""
 
     def __init__(self, keys: Keys, *, history: int = HISTORY) -> None:
         """Build it; ``history``: how many ended attempts each queue remembers."""
-        self._prefix = {"prefix": keys.prefix}
+        super().__init__(keys)
         self._history = history
 
     def cancel(
@@ -130,17 +130,16 @@ class QueueControl:
             "nonce": uuid4().hex,
             "runs": _flat(runs),
         }
-        return script("queue_cancel").call(keys=self._prefix, args=args, parse=_cancelled)
+        return self._call("queue_cancel", args, _cancelled)
 
     def pause(self, queue: str, *, by: str = "", reason: str = "") -> Call[bool]:
         """Let nothing be fetched from ``queue``; the reply shows whether that is new."""
         args = {"queue": check_name("queue", queue), "reason": _line(reason, REASON_MAX), "by": _line(by, _BY_MAX)}
-        return script("queue_pause").call(keys=self._prefix, args=args, parse=bool)
+        return self._call("queue_pause", args, bool)
 
     def resume(self, queue: str) -> Call[bool]:
         """End the pause; the reply shows whether there was one."""
-        args = {"queue": check_name("queue", queue)}
-        return script("queue_resume").call(keys=self._prefix, args=args, parse=bool)
+        return self._call("queue_resume", {"queue": check_name("queue", queue)}, bool)
 
     def purge(
         self,
@@ -174,9 +173,7 @@ class QueueControl:
             "history": self._history,
             "note": note(by, reason),
         }
-        return script("queue_purge").call(
-            keys=self._prefix, args=args, parse=lambda r: Purged(text(r[0]), number(r[1]), number(r[2]))
-        )
+        return self._call("queue_purge", args, lambda r: Purged(text(r[0]), number(r[1]), number(r[2])))
 
     def move(self, queue: str, target: str, part: str, *, count: int = PAGE, offset: int = 0) -> Call[Moved]:
         """Move a page of the runs that wait in one place of ``queue`` to the same of ``target``, order kept.
@@ -197,18 +194,18 @@ class QueueControl:
             "count": count,
             "offset": offset,
         }
-        return script("queue_move").call(keys=self._prefix, args=args, parse=lambda r: Moved(*map(number, r)))
+        return self._call("queue_move", args, lambda r: Moved(*map(number, r)))
 
     def hasten(self, runs: Sequence[Run | JudgedRun]) -> Call[list[Placed]]:
         """Let at most 100 delayed runs start now; the reply has the former place of each."""
         parse = lambda reply: [Placed(text(queue), text(place)) for queue, place in chunks(reply, 2)]  # noqa: E731
-        return script("queue_hasten").call(keys=self._prefix, args={"runs": _flat(runs)}, parse=parse)
+        args = {"runs": _flat(runs)}
+        return self._call("queue_hasten", args, parse)
 
     def set_priority(self, runs: Sequence[Run | JudgedRun], priority: int) -> Call[list[Placed]]:
         """Give at most 100 runs another priority; the reply has the place of each, and its former priority."""
         assert priority in PRIORITIES.values()
-        args = {"priority": priority, "runs": _flat(runs)}
-        return script("queue_priority").call(keys=self._prefix, args=args, parse=_prioritised)
+        return self._call("queue_priority", {"priority": priority, "runs": _flat(runs)}, _prioritised)
 
     def requeue(
         self,
@@ -232,7 +229,7 @@ class QueueControl:
             "ids": [check_run_id(run_id) for run_id in ids],
         }
         parse = lambda r: [Requeued(RequeueCode(text(code)), text(held)) for code, held in chunks(r, 2)]  # noqa: E731
-        return script("queue_dead_requeue").call(keys=self._prefix, args=args, parse=parse)
+        return self._call("queue_dead_requeue", args, parse)
 
     def drop(
         self, queue: str, ids: Sequence[str], *, by: str = "", reason: str = "", job: str = ""
@@ -246,7 +243,7 @@ class QueueControl:
             "job": job,
             "ids": [check_run_id(run_id) for run_id in ids],
         }
-        return script("queue_dead_drop").call(keys=self._prefix, args=args, parse=lambda r: [bool(one) for one in r])
+        return self._call("queue_dead_drop", args, lambda r: [bool(one) for one in r])
 
 
 def note(by: str, reason: str) -> str:

@@ -13,8 +13,7 @@ from collections.abc import Sequence
 import msgspec
 
 from supervisor.core.json_values import json_reader
-from supervisor.store.keys import Keys
-from supervisor.store.scripts import Argument, Call, script
+from supervisor.store.scripts import Argument, Call, CallBuilder
 from supervisor.store.wire.codec import texts
 
 AWAIT_MAX = 100
@@ -48,11 +47,8 @@ def parse_end(data: bytes) -> RunEnd | None:
         return None
 
 
-class RunEnds:
+class RunEnds(CallBuilder):
     """Builds the calls."""
-
-    def __init__(self, keys: Keys) -> None:
-        self._prefix = {"prefix": keys.prefix}
 
     def awaited(self, bell: str, runs: Sequence[tuple[str, str]]) -> Call[list[str]]:
         """Ask that ``bell`` be told of the end of ``runs``; answer the queue of each, empty where it has ended.
@@ -63,4 +59,4 @@ class RunEnds:
         """
         assert 0 < len(runs) <= AWAIT_MAX
         flat: list[Argument] = [value for run in runs for value in run]
-        return script("runs_await").call(keys=self._prefix, args={"bell": bell, "runs": flat}, parse=texts)
+        return self._call("runs_await", {"bell": bell, "runs": flat}, texts)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from supervisor.store.keys import Keys
-from supervisor.store.scripts import Call, read_hash
+from supervisor.store.scripts import Call, CallBuilder
 from supervisor.store.wire.codec import number, pairs, text, unpack_json
 from supervisor.store.wire.envelope import check_run_id
 
@@ -36,19 +35,16 @@ class Tally:
     """Ids of the runs that start when nothing is left."""
 
 
-class Tallies:
+class Tallies(CallBuilder):
     """Builds the calls."""
-
-    def __init__(self, keys: Keys) -> None:
-        self._keys = keys
 
     def read(self, run_id: str) -> Call[Tally | None]:
         """Read the tally of a run; None when nothing is counted below it, or it expired."""
-        return read_hash(self._keys.prefix, self._keys.tally(check_run_id(run_id)), _tally)
+        return self._hash(self.keys.tally(check_run_id(run_id)), _tally)
 
     def steps(self, run_id: str) -> Call[dict[str, dict[str, Any]]]:
         """Read the steps of a run that ended, by name, in the order in which they did."""
-        return read_hash(self._keys.prefix, self._keys.steps(check_run_id(run_id)), _steps)
+        return self._hash(self.keys.steps(check_run_id(run_id)), _steps)
 
 
 def _tally(reply: Any) -> Tally | None:

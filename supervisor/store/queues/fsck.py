@@ -22,7 +22,7 @@ from typing import Any
 from supervisor.store.keys import Keys, check_name
 from supervisor.store.queues.reads import PARTS
 from supervisor.store.queues.runs import DEAD_CAP
-from supervisor.store.scripts import Call, script
+from supervisor.store.scripts import Call, CallBuilder
 from supervisor.store.wire.codec import chunks, text, texts
 
 PAGE = 500
@@ -64,7 +64,7 @@ class _Picture:
     keys: set[str] = field(default_factory=set)
 
 
-class Fsck:
+class Fsck(CallBuilder):
     """Verifies through ``run``, which sends one call and returns its reply."""
 
     def __init__(
@@ -86,12 +86,12 @@ class Fsck:
             tell: receives now and then the number of entries read so far.
         """
         self._run = run
-        self._prefix = {"prefix": keys.prefix}
+        super().__init__(keys)
         self._is_mending = is_mending
         self._dead_cap = dead_cap
         self._tell = tell
         self._read = 0
-        self._keys: set[str] = set()
+        self._limit_keys: set[str] = set()
 
     def queue(self, queue: str) -> list[FsckFinding]:
         """Return the faults of one queue."""
@@ -104,7 +104,7 @@ class Fsck:
             # Most of them were on their way while the pages were read. What looks wrong again has another reason.
             picture = self._picture(queue)
             suspects &= _look_wrong(picture)
-        self._keys |= picture.keys
+        self._limit_keys |= picture.keys
         size = max(1, min(CHECK_MAX, SCAN_ENTRIES_MAX // max(1, picture.entries)))
         found = self._runs(queue, "all", sorted(suspects), size)
         found += self._runs(queue, "limits", sorted(picture.limited - suspects), CHECK_MAX)
@@ -120,20 +120,20 @@ class Fsck:
                 "how": how,
                 "ids": ids[start : start + size],
             }
-            call = script("queue_fsck_run").call(keys=self._prefix, args=args, parse=texts)
+            call = self._call("queue_fsck_run", args, texts)
             found += [FsckFinding(queue, *fault) for fault in chunks(self._run(call), 3)]
         return found
 
     def shared(self) -> list[FsckFinding]:
         """Return the faults beside the queues that were verified before: limits and lists of unfinished runs."""
-        parts = [("unique", ""), ("live", ""), *(("slots", key) for key in sorted(self._keys))]
+        parts = [("unique", ""), ("live", ""), *(("slots", key) for key in sorted(self._limit_keys))]
         return [fault for part, key in parts for fault in self._shared(part, key)]
 
     def _shared(self, part: str, key: str) -> Iterator[FsckFinding]:
         position = "0"
         for _ in range(PAGES_MAX):
             args = {"part": part, "key": key, "position": position, "is_mending": int(self._is_mending)}
-            position, *found = self._run(script("queue_fsck_shared").call(keys=self._prefix, args=args, parse=texts))
+            position, *found = self._run(self._call("queue_fsck_shared", args, texts))
             yield from (FsckFinding("", *fault) for fault in chunks(found, 3))
             if position == "0":
                 return
@@ -145,9 +145,7 @@ class Fsck:
             return []
         return [
             FsckFinding(queue, f"counter {name}", "is no number", remedy)
-            for name, remedy in chunks(
-                self._run(script("queue_fsck_stat").call(keys=self._prefix, args=args, parse=texts)), 2
-            )
+            for name, remedy in chunks(self._run(self._call("queue_fsck_stat", args, texts)), 2)
         ]
 
     def _picture(self, queue: str) -> _Picture:
@@ -184,9 +182,7 @@ class Fsck:
         position = "0"
         for _ in range(PAGES_MAX):
             args = {"queue": queue, "part": part, "position": position, "count": PAGE}
-            position, *items = self._run(
-                script("queue_fsck_page").call(keys=self._prefix, args=args, parse=lambda r: [text(one) for one in r])
-            )
+            position, *items = self._run(self._call("queue_fsck_page", args, lambda r: [text(one) for one in r]))
             self._read += len(items) // 2
             self._tell(self._read)
             yield from ((name, value) for name, value in chunks(items, 2))

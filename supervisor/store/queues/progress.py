@@ -9,8 +9,7 @@ import msgspec
 
 from supervisor.core.errors import PayloadTooLargeError
 from supervisor.core.json_values import json_reader
-from supervisor.store.keys import Keys
-from supervisor.store.scripts import Argument, Call, script
+from supervisor.store.scripts import Argument, Call, CallBuilder
 from supervisor.store.wire.envelope import check_run_id
 
 PROGRESS_BYTES_MAX = 4096
@@ -51,12 +50,8 @@ def pack_progress(item: ProgressItem) -> bytes:
     return body
 
 
-class Progresses:
+class Progresses(CallBuilder):
     """Builds the calls."""
-
-    def __init__(self, keys: Keys) -> None:
-        self._prefix = {"prefix": keys.prefix}
-        self._keys = keys
 
     def write(self, items: Sequence[ProgressItem]) -> Call[int]:
         """Write them; returns how many were not older than the stored ones. At most 200."""
@@ -64,12 +59,11 @@ class Progresses:
         flat: list[Argument] = []
         for item in items:
             flat += [check_run_id(item.run_id), item.fence, max(1, item.ttl_ms), pack_progress(item)]
-        return script("progress_write").call(keys=self._prefix, args={"items": flat}, parse=int)
+        return self._call("progress_write", {"items": flat}, int)
 
     def read(self, run_id: str) -> Call[ProgressItem | None]:
         """Read the latest progress of a run; None when there was none, or it expired."""
-        keys = {"progress": self._keys.progress(check_run_id(run_id))}
-        return script("progress_read").call(keys=keys, args={}, parse=_item)
+        return self._call("progress_read", {}, _item, keys={"progress": self.keys.progress(check_run_id(run_id))})
 
 
 def _item(reply: bytes | None) -> ProgressItem | None:

@@ -9,10 +9,10 @@ from typing import Any, Literal
 import msgspec
 
 from supervisor.core.model import Envelope, Kind
-from supervisor.store.keys import Keys, check_name, valid_names
+from supervisor.store.keys import check_name, valid_names
 from supervisor.store.queues.ends import RunEnd, parse_end
 from supervisor.store.queues.pages import Page
-from supervisor.store.scripts import Call, script
+from supervisor.store.scripts import Call, CallBuilder
 from supervisor.store.wire.codec import chunks, number, optional_number, pairs, text, texts, unpack_json
 from supervisor.store.wire.envelope import limits_text, unpack
 from supervisor.store.wire.poll import HistoryEntry, charges, fence_parts, parse_history
@@ -108,36 +108,30 @@ class RunView:
         return self.state not in {"finished", "dead"}
 
 
-class QueueReads:
+class QueueReads(CallBuilder):
     """Builds the calls."""
-
-    def __init__(self, keys: Keys) -> None:
-        self._keys = keys
-        self._prefix = {"prefix": keys.prefix}
 
     def names(self) -> Call[list[str]]:
         """Read the name of every queue that ever held a run, sorted."""
-        return script("set_read").call(keys={"set": self._keys.queues}, args={}, parse=lambda r: valid_names(texts(r)))
+        return self._call("set_read", {}, lambda r: valid_names(texts(r)), keys={"set": self.keys.queues})
 
     def counts(self, queue: str) -> Call[QueueCounts]:
         """Read the state of a queue."""
-        args = {"queue": check_name("queue", queue)}
-        return script("queue_counts").call(keys=self._prefix, args=args, parse=lambda r: _counts(queue, r))
+        return self._call("queue_counts", {"queue": check_name("queue", queue)}, lambda r: _counts(queue, r))
 
     def running(self, queue: str, cursor: str = "0") -> Call[Page[RunningRun]]:
         """Read the running runs; begin with "0", end when the reply's cursor is "0"."""
         args = {"queue": check_name("queue", queue), "cursor": cursor}
-        return script("queue_running").call(keys=self._prefix, args=args, parse=lambda r: _running(queue, r))
+        return self._call("queue_running", args, lambda r: _running(queue, r))
 
     def blocked(self, queue: str, cursor: str = "0") -> Call[Page[tuple[str, str]]]:
         """Read which runs wait for which concurrency key; begin with "0", end when the reply's cursor is "0"."""
-        args = {"queue": check_name("queue", queue), "cursor": cursor}
-        return script("queue_blocked").call(keys=self._prefix, args=args, parse=_blocked)
+        return self._call("queue_blocked", {"queue": check_name("queue", queue), "cursor": cursor}, _blocked)
 
     def dead(self, queue: str, count: int = 100) -> Call[list[DeadRun]]:
         """Read the newest runs that were given up, at most 10,000."""
         args = _dead_page(queue, count, "newest", "0")
-        return script("queue_dead").call(keys=self._prefix, args=args, parse=lambda r: _dead(queue, r[1:]))
+        return self._call("queue_dead", args, lambda r: _dead(queue, r[1:]))
 
     def dead_page(
         self, queue: str, cursor: str = "0", *, count: int = 200, is_newest_first: bool = False
@@ -152,14 +146,12 @@ class QueueReads:
                 and none that is dead all the while is missed.
         """
         args = _dead_page(queue, count, "newest" if is_newest_first else "any", cursor)
-        parse = lambda r: Page(text(r[0]), _dead(queue, r[1:]))  # noqa: E731 - one expression
-        return script("queue_dead").call(keys=self._prefix, args=args, parse=parse)
+        return self._call("queue_dead", args, lambda r: Page(text(r[0]), _dead(queue, r[1:])))
 
     def recent(self, queue: str, count: int = 100) -> Call[list[HistoryEntry]]:
         """Read the newest ended attempts, newest first."""
         assert count > 0
-        keys = {"hist": self._keys.queue(queue).hist}
-        return script("queue_recent").call(keys=keys, args={"count": count}, parse=parse_history)
+        return self._call("queue_recent", {"count": count}, parse_history, keys={"hist": self.keys.queue(queue).hist})
 
     def show(
         self, run_id: str, queues: Sequence[str] | None = None, *, scan: int = HISTORY_SCAN, need: Need = "history"
@@ -174,17 +166,16 @@ class QueueReads:
                 tells that it ended.
         """
         args = {"id": run_id, "scan": scan, "need": need, "queues": list(queues or ())}
-        return script("run_show").call(keys=self._prefix, args=args, parse=lambda r: _run(run_id, r))
+        return self._call("run_show", args, lambda r: _run(run_id, r))
 
     def locate(self, run_id: str) -> Call[str | None]:
         """Read which queue a run is in, or was in as far as history reaches."""
         args = {"id": run_id, "scan": HISTORY_SCAN, "need": "history", "queues": []}
-        return script("run_show").call(keys=self._prefix, args=args, parse=lambda r: text(r[1]) or None)
+        return self._call("run_show", args, lambda r: text(r[1]) or None)
 
     def fsck(self, queue: str) -> Call[list[str]]:
         """Verify a queue's invariants; one line for each violation. Holds the server for milliseconds."""
-        args = {"queue": check_name("queue", queue), "limit": FSCK_LIMIT}
-        return script("queue_fsck").call(keys=self._prefix, args=args, parse=texts)
+        return self._call("queue_fsck", {"queue": check_name("queue", queue), "limit": FSCK_LIMIT}, texts)
 
 
 def _envelope(data: bytes) -> Envelope | None:

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from supervisor.core.json_values import json_reader
-from supervisor.store.keys import Keys
-from supervisor.store.scripts import Argument, Call, read_hash, script
+from supervisor.store.scripts import Argument, Call, CallBuilder
 from supervisor.store.wire.codec import pairs, text
 from supervisor.store.wire.envelope import check_run_id
 
@@ -66,22 +65,19 @@ class LogItem(NamedTuple):
 _DECODER = json_reader(AttemptLog)
 
 
-class RunLogs:
+class RunLogs(CallBuilder):
     """Builds the calls."""
-
-    def __init__(self, keys: Keys) -> None:
-        self._keys = keys
 
     def write(self, items: Sequence[LogItem]) -> Call[int]:
         """Keep the output of executions that go on; returns of how many: the others are no longer the caller's."""
         flat: list[Argument] = []
         for item in items:
             flat += [item.queue, check_run_id(item.run_id), item.fence, item.born, item.number, item.log]
-        return script("run_log_write").call(keys={"prefix": self._keys.prefix}, args={"items": flat}, parse=int)
+        return self._call("run_log_write", {"items": flat}, int)
 
     def read(self, run_id: str) -> Call[list[AttemptLog]]:
         """Read what is kept of a run, the oldest execution first."""
-        return read_hash(self._keys.prefix, self._keys.run_log(check_run_id(run_id)), _logs)
+        return self._hash(self.keys.run_log(check_run_id(run_id)), _logs)
 
 
 def _logs(reply: Any) -> list[AttemptLog]:

@@ -27,7 +27,7 @@ from supervisor.store.queues.pages import (
 )
 from supervisor.store.queues.reads import QueueReads
 from supervisor.store.queues.sessions import check_session
-from supervisor.store.scripts import Argument, Call, script
+from supervisor.store.scripts import Argument, Call
 from supervisor.store.wire.codec import chunks, number, text
 from supervisor.store.wire.envelope import pack
 from supervisor.store.wire.poll import (
@@ -146,7 +146,7 @@ class Queues(QueueReads):
         assert nonce
         assert len(runs) == (5 if is_chosen else 4) * len(ids)
         args = {"nonce": nonce, "memory_ms": CHOSEN_MS if is_chosen else 0, "runs": runs}
-        return script("enqueue").call(keys=self._prefix, args=args, parse=lambda reply: _enqueued(ids, reply))
+        return self._call("enqueue", args, lambda reply: _enqueued(ids, reply))
 
     def turn(
         self,
@@ -199,7 +199,7 @@ class Queues(QueueReads):
             "ack_count": len(acks),
             "items": items,
         }
-        return script("turn").call(keys=self._prefix, args=args, parse=parse_turn)
+        return self._call("turn", args, parse_turn)
 
     def release_runs(
         self,
@@ -226,40 +226,36 @@ class Queues(QueueReads):
             "detail": detail.encode()[:DETAIL_BYTES_MAX].decode(errors="ignore"),  # no half of a character
             "items": [str(value) for item in items for value in item],
         }
-        return script("release_runs").call(keys=self._prefix, args=args, parse=int)
+        return self._call("release_runs", args, int)
 
     def held(self, *, session: str, queue: str, cursor: str = "0") -> Call[Page[tuple[str, int, int]]]:
         """Read id, attempt and ``fetched_ms`` of the runs of ``queue`` that a session holds; begin with "0"."""
         assert session
-        args = {"session": session, "queue": check_name("queue", queue), "cursor": cursor}
-        return script("held").call(keys=self._prefix, args=args, parse=_held)
+        return self._call("held", {"session": session, "queue": check_name("queue", queue), "cursor": cursor}, _held)
 
     def orphans(self, *, queue: str, cursor: str = "0") -> Call[Page[tuple[str, str, int]]]:
         """Read session, id and attempt of the runs of ``queue`` that no open or dying session holds."""
-        args = {"session": "", "queue": check_name("queue", queue), "cursor": cursor}
-        return script("held").call(keys=self._prefix, args=args, parse=_orphans)
+        return self._call("held", {"session": "", "queue": check_name("queue", queue), "cursor": cursor}, _orphans)
 
     def executing(self, cursor: str = "0") -> Call[Page[str]]:
         """Read of which queues something is executed."""
-        return script("queues_executing").call(keys=self._prefix, args={"cursor": cursor}, parse=parse_queues)
+        return self._call("queues_executing", {"cursor": cursor}, parse_queues)
 
     def forget(self, cursor: str = "0", *, idle_ms: int = QUEUE_IDLE_MS, jobs_ms: int = JOBS_MS) -> Call[Page[str]]:
         """Forget queues that are empty, unserved and idle, old jobs and removed schedules; return which queues."""
-        args = {"cursor": cursor, "idle_ms": idle_ms, "jobs_ms": jobs_ms}
-        return script("queues_forget").call(keys=self._prefix, args=args, parse=parse_queues)
+        return self._call("queues_forget", {"cursor": cursor, "idle_ms": idle_ms, "jobs_ms": jobs_ms}, parse_queues)
 
     def served(self, queue: str) -> Call[Served]:
         """Read whether an open session takes runs from ``queue``, and if not, whether there ever was a replica."""
-        args = {"queue": check_name("queue", queue)}
-        return script("queue_served").call(keys=self._prefix, args=args, parse=lambda reply: Served(number(reply)))
+        return self._call("queue_served", {"queue": check_name("queue", queue)}, lambda reply: Served(number(reply)))
 
     def served_kinds(self) -> Call[ServedKinds]:
         """Read from which queues open sessions take runs, and of which kinds."""
-        return script("queues_served").call(keys=self._prefix, args={}, parse=parse_served_kinds)
+        return self._call("queues_served", {}, parse_served_kinds)
 
     def unserved(self, cursor: str = "0") -> Call[Page[UnservedQueue]]:
         """Read in which queues runs wait that no open session takes."""
-        return script("queues_unserved").call(keys=self._prefix, args={"cursor": cursor}, parse=parse_unserved)
+        return self._call("queues_unserved", {"cursor": cursor}, parse_unserved)
 
     def unwanted(
         self, sessions: Sequence[str], *, history: int = HISTORY, position: tuple[str, str] = ("", "0")
@@ -267,7 +263,7 @@ class Queues(QueueReads):
         """Read which runs of ``sessions`` must end, let go of those that did not in time, forget ended ones."""
         queue, cursor = position
         args = {"history": history, "last_queue": queue, "last_cursor": cursor, "sessions": list(sessions)}
-        return script("queue_unwanted").call(keys=self._prefix, args=args, parse=_unwanted)
+        return self._call("queue_unwanted", args, _unwanted)
 
     def trim(
         self,
@@ -288,7 +284,7 @@ class Queues(QueueReads):
             "dead_age_ms": dead_age_ms,
             "history_age_ms": history_age_ms,
         }
-        return script("queue_trim").call(keys=self._prefix, args=args, parse=int)
+        return self._call("queue_trim", args, int)
 
 
 def only(release: Release, run: FetchedRun) -> str:

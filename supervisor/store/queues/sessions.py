@@ -14,42 +14,35 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from supervisor.store.keys import Keys
-from supervisor.store.scripts import Call, read_hash, script
+from supervisor.store.scripts import Call, CallBuilder
 from supervisor.store.wire.codec import number, pairs, text, texts
 
 INFO_TTL_MS = 86_400_000
 _JOBS_PAGE = 1000
 
 
-class Sessions:
+class Sessions(CallBuilder):
     """Builds the calls."""
-
-    def __init__(self, keys: Keys) -> None:
-        self._keys = keys
 
     def open(self, session: str, info: Mapping[str, Any]) -> Call[bool]:
         """Let a worker process take runs. False: it was condemned, and its process should end."""
         check_session(session)
-        keys = {"sessions": self._keys.sessions, "dying": self._keys.dying, "description": self._keys.session(session)}
         flat = [str(part) for item in info.items() for part in item]
         args = {"session": session, "ttl_ms": INFO_TTL_MS, "info": flat}
-        return script("session_open").call(keys=keys, args=args, parse=bool)
+        return self._call("session_open", args, bool, keys={"description": self.keys.session(session)})
 
     def close(self, session: str) -> Call[None]:
         """End a session that holds nothing."""
-        keys = {"sessions": self._keys.sessions, "turns": self._keys.turns, "description": self._keys.session(session)}
-        return script("session_close").call(keys=keys, args={"session": session}, parse=lambda _: None)
+        args = {"session": session}
+        return self._call("session_close", args, lambda _: None, keys={"description": self.keys.session(session)})
 
     def beat(self, sessions: Sequence[str]) -> Call[list[str]]:
         """Count a beat of each session; returns those that are not open any more."""
-        keys = {"prefix": self._keys.prefix}
-        args = {"ttl_ms": INFO_TTL_MS, "sessions": list(sessions)}
-        return script("session_beat").call(keys=keys, args=args, parse=texts)
+        return self._call("session_beat", {"ttl_ms": INFO_TTL_MS, "sessions": list(sessions)}, texts)
 
     def info(self, session: str) -> Call[dict[str, str]]:
         """Read the description that a session's worker gave of itself; empty when unknown."""
-        return read_hash(self._keys.prefix, self._keys.session(session), _texts_by_name)
+        return self._hash(self.keys.session(session), _texts_by_name)
 
     def condemn(self, session: str, counter: int | None) -> Call[bool]:
         """Shut a session off before its runs are given back.
@@ -59,38 +52,34 @@ class Sessions:
             counter: only if its beat counter still is this. None: its process is known to be dead; then a session that
                 never opened is condemned too, because its open may still be on its way.
         """
-        keys = {"sessions": self._keys.sessions, "dying": self._keys.dying}
-        args = {"session": session, "counter": "" if counter is None else counter}
-        return script("session_condemn").call(keys=keys, args=args, parse=bool)
+        return self._call("session_condemn", {"session": session, "counter": "" if counter is None else counter}, bool)
 
     def dying(self) -> Call[list[str]]:
         """Read the sessions that are condemned and not buried: someone must give their runs back."""
-        return script("set_read").call(keys={"set": self._keys.dying}, args={}, parse=lambda r: sorted(texts(r)))
+        return self._call("set_read", {}, lambda r: sorted(texts(r)), keys={"set": self.keys.dying})
 
     def bury(self, session: str) -> Call[None]:
         """Forget a condemned session whose runs have been given back."""
-        keys = {"dying": self._keys.dying, "turns": self._keys.turns, "description": self._keys.session(session)}
-        return script("session_bury").call(keys=keys, args={"session": session}, parse=lambda _: None)
+        args = {"session": session}
+        return self._call("session_bury", args, lambda _: None, keys={"description": self.keys.session(session)})
 
     def publish_jobs(self, jobs: Mapping[str, str | bytes]) -> Call[None]:
         """Publish the jobs there are to bare producers: name to JSON."""
         assert 0 < len(jobs) <= _JOBS_PAGE
         flat = [part for item in sorted(jobs.items()) for part in item]
-        keys = {"jobs": self._keys.jobs, "seen": self._keys.jobs_seen}
-        return script("jobs_publish").call(keys=keys, args={"pairs": flat}, parse=lambda _: None)
+        return self._call("jobs_publish", {"pairs": flat}, lambda _: None, keys={"seen": self.keys.jobs_seen})
 
     def bound_queues(self, length_max: int) -> Call[None]:
         """Publish how many runs may wait in a queue to whoever enqueues; 0: any number."""
-        args = {"most": length_max}
-        return script("queues_bound").call(keys={"length_max": self._keys.length_max}, args=args, parse=lambda _: None)
+        return self._call("queues_bound", {"most": length_max}, lambda _: None)
 
     def read_jobs(self) -> Call[dict[str, bytes]]:
         """Read every published job: name to JSON."""
-        return read_hash(self._keys.prefix, self._keys.jobs, _bytes_by_name)
+        return self._hash(self.keys.jobs, _bytes_by_name)
 
     def list(self) -> Call[dict[str, int]]:
         """Read every open session with its beat counter. Last in the class: it hides the type of this name."""
-        return read_hash(self._keys.prefix, self._keys.sessions, _counters)
+        return self._hash(self.keys.sessions, _counters)
 
 
 def check_session(session: str) -> str:

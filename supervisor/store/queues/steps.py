@@ -9,7 +9,7 @@ import msgspec
 
 from supervisor.core.json_values import json_reader
 from supervisor.store.keys import Keys
-from supervisor.store.scripts import Call, script
+from supervisor.store.scripts import Call, CallBuilder
 from supervisor.store.wire.codec import pairs, text
 from supervisor.store.wire.envelope import check_run_id
 
@@ -37,7 +37,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
 _DECODER = json_reader(Step)
 
 
-class StepCalls:
+class StepCalls(CallBuilder):
     """Builds the calls of one run's attempt."""
 
     def __init__(self, keys: Keys, *, run_id: str, queue: str, fence: str, born: str) -> None:
@@ -50,13 +50,13 @@ class StepCalls:
             fence: session, attempt and when it was fetched, parted by bars.
             born: distinguishes the run from an earlier one of the same id.
         """
-        self._steps = {"steps": keys.steps(check_run_id(run_id))}
-        self._run = {"run": keys.queue(queue).run}
+        super().__init__(keys)
+        self._steps, self._run = keys.steps(check_run_id(run_id)), keys.queue(queue).run
         self._run_id, self._fence, self._born = run_id, fence, born
 
     def read(self) -> Call[dict[str, Step]]:
         """Read how steps of earlier attempts ended, by name."""
-        return script("step_read").call(keys=self._steps, args={"born": self._born}, parse=_steps)
+        return self._call("step_read", {"born": self._born}, _steps, keys={"steps": self._steps})
 
     def write(self, name: str, data: bytes, *, ttl_ms: int) -> Call[int]:
         """Note a step; 1 noted, 0: the run is another's by now, -1: too many, or too large together."""
@@ -70,7 +70,7 @@ class StepCalls:
             "bytes_max": STEPS_BYTES_MAX,
             "step": data,
         }
-        return script("step_write").call(keys={**self._steps, **self._run}, args=args, parse=int)
+        return self._call("step_write", args, int, keys={"steps": self._steps, "run": self._run})
 
 
 def _steps(reply: Any) -> dict[str, Step]:

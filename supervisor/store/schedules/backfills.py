@@ -21,10 +21,9 @@ import msgspec
 from supervisor.core.json_values import read_json
 from supervisor.core.model import Envelope
 from supervisor.core.schedules.backfill import STRETCHES_MAX, EnqueuedSpan, SchedulePast
-from supervisor.store.keys import Keys
 from supervisor.store.schedules.reads import Inspection
 from supervisor.store.schedules.state import ScheduleState, Stretch
-from supervisor.store.scripts import Argument, Call, read_hash, script
+from supervisor.store.scripts import Argument, Call, CallBuilder
 from supervisor.store.wire.codec import cut, number, pairs, text
 from supervisor.store.wire.envelope import pack
 
@@ -113,12 +112,8 @@ class Stepped:
     backfill: Backfill | None
 
 
-class BackfillCalls:
+class BackfillCalls(CallBuilder):
     """Builds the calls."""
-
-    def __init__(self, keys: Keys) -> None:
-        self._keys = keys
-        self._prefix = {"prefix": keys.prefix}
 
     def add(self, backfill: str, schedule: str, request: Request, *, limit: int, is_forced: bool) -> Call[AddCode]:
         """Ask for the runs of the past of ``schedule``. A repeated call is the same request."""
@@ -133,11 +128,11 @@ class BackfillCalls:
             "memory": REMEMBERED_MAX,
             "json": msgspec.json.encode(request),
         }
-        return script("backfill_add").call(keys=self._prefix, args=args, parse=lambda reply: AddCode(text(reply[0])))
+        return self._call("backfill_add", args, lambda reply: AddCode(text(reply[0])))
 
     def all(self) -> Call[list[Backfill]]:
         """Read every request of the last seven days, newest last."""
-        return read_hash(self._keys.prefix, self._keys.schedule_backfills, _all)
+        return self._hash(self.keys.schedule_backfills, _all)
 
     def step(
         self,
@@ -183,21 +178,20 @@ class BackfillCalls:
             "skipped_before": skipped,
             "items": [value for envelope in envelopes for value in _item(envelope)],
         }
-        return script("backfill_step").call(keys=self._prefix, args=args, parse=lambda reply: _stepped(backfill, reply))
+        return self._call("backfill_step", args, lambda reply: _stepped(backfill, reply))
 
     def cancel(self, backfill: str) -> Call[tuple[BackfillCancelCode, Backfill | None]]:
         """Stop a backfill: its enqueued runs stay, nothing more follows."""
-        return script("backfill_cancel").call(
-            keys=self._prefix,
-            args={"backfill": backfill},
-            parse=lambda reply: (BackfillCancelCode(text(reply[0])), unpack_backfill(backfill, reply[1])),
+        args = {"backfill": backfill}
+        return self._call(
+            "backfill_cancel",
+            args,
+            lambda reply: (BackfillCancelCode(text(reply[0])), unpack_backfill(backfill, reply[1])),
         )
 
     def ran(self, run_ids: Sequence[str]) -> Call[list[bool]]:
         """Read which of these runs were enqueued by a backfill or a keyed trigger and are remembered."""
-        return script("runs_remembered").call(
-            keys=self._prefix, args={"ids": run_ids}, parse=lambda reply: [digit == "1" for digit in text(reply)]
-        )
+        return self._call("runs_remembered", {"ids": run_ids}, lambda reply: [digit == "1" for digit in text(reply)])
 
 
 def _item(envelope: Envelope) -> list[Argument]:

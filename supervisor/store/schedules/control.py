@@ -18,8 +18,7 @@ from typing import Any
 from uuid import uuid4
 
 from supervisor.core.model import Envelope
-from supervisor.store.keys import Keys
-from supervisor.store.scripts import Call, script
+from supervisor.store.scripts import Call, CallBuilder
 from supervisor.store.wire.codec import chunks, number, optional_number, text, texts
 from supervisor.store.wire.envelope import pack
 
@@ -78,11 +77,8 @@ class Resumed:
     now_ms: int
 
 
-class Control:
+class Control(CallBuilder):
     """Builds the calls."""
-
-    def __init__(self, keys: Keys) -> None:
-        self._prefix = {"prefix": keys.prefix}
 
     def pause(
         self,
@@ -117,7 +113,7 @@ class Control:
             "revision": "" if revision is None else revision,
             "ids": ids,
         }
-        return script("schedule_pause").call(keys=self._prefix, args=args, parse=_paused)
+        return self._call("schedule_pause", args, _paused)
 
     def resume(self, ids: Sequence[str], *, revision: int | None = None) -> Call[Resumed]:
         """End the pause of at most 250 schedules. Due times in it are dropped, unless ``on_resume`` is catchup.
@@ -127,14 +123,12 @@ class Control:
             revision: as of ``pause``.
         """
         assert 0 < len(ids) <= BATCH_MAX
-        args = {"revision": "" if revision is None else revision, "ids": ids}
-        return script("schedule_resume").call(keys=self._prefix, args=args, parse=_resumed)
+        return self._call("schedule_resume", {"revision": "" if revision is None else revision, "ids": ids}, _resumed)
 
     def drop_buffered(self, ids: Sequence[str]) -> Call[list[int]]:
         """Drop the due times that wait in the buffers of at most 250 schedules; answer how many of each."""
         assert 0 < len(ids) <= BATCH_MAX
-        parse = lambda reply: [number(count) for count in reply]  # noqa: E731 - one expression
-        return script("schedule_drop").call(keys=self._prefix, args={"ids": ids}, parse=parse)
+        return self._call("schedule_drop", {"ids": ids}, lambda reply: [number(count) for count in reply])
 
     def trigger(
         self,
@@ -167,7 +161,7 @@ class Control:
             "cap": KEYED_MAX if is_keyed else 0,
             "data": packed.data,
         }
-        return script("schedule_trigger").call(keys=self._prefix, args=args, parse=_triggered)
+        return self._call("schedule_trigger", args, _triggered)
 
 
 def _paused(reply: Any) -> Paused:

@@ -20,8 +20,7 @@ from typing import Any
 
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.manual_runs import CHANGED, changed_run_id, extra_run
-from supervisor.store.keys import Keys
-from supervisor.store.scripts import Argument, Call, script
+from supervisor.store.scripts import Argument, Call, CallBuilder
 from supervisor.store.wire.codec import chunks, number, text
 from supervisor.store.wire.definition import pack_definition, timing_digest
 from supervisor.store.wire.envelope import pack
@@ -96,11 +95,8 @@ class Deleted:
     now_ms: int
 
 
-class Definitions:
+class Definitions(CallBuilder):
     """Builds the calls."""
-
-    def __init__(self, keys: Keys) -> None:
-        self._prefix = {"prefix": keys.prefix}
 
     def begin(self, *, epoch: int, nonce: str, digest: str, lease_ms: int) -> Call[Begin]:
         """Ask whether the set with ``digest`` must be brought in; if so, keep new dynamic schedules away until the end.
@@ -112,25 +108,23 @@ class Definitions:
             lease_ms: the lease duration; decides which candidates count as live.
         """
         args = {"epoch": epoch, "nonce": nonce, "digest": digest, "lease_ms": lease_ms}
-        return script("declare_begin").call(keys=self._prefix, args=args, parse=_begin)
+        return self._call("declare_begin", args, _begin)
 
     def page(self, *, epoch: int, nonce: str, digest: str, changes: Sequence[Change], wall_ms: int) -> Call[Defined]:
         """Bring in at most 250 definitions of the set with ``digest``."""
         assert len(changes) <= BATCH_MAX
         items = [value for change in changes for value in _item(change, wall_ms)]
-        args = {"epoch": epoch, "nonce": nonce, "digest": digest, "items": items}
-        return script("declare_page").call(keys=self._prefix, args=args, parse=_defined)
+        return self._call("declare_page", {"epoch": epoch, "nonce": nonce, "digest": digest, "items": items}, _defined)
 
     def remove(self, *, epoch: int, nonce: str, ids: Sequence[str]) -> Call[list[bool]]:
         """Take out at most 250 schedules that the configuration no longer names; answer which were there."""
         assert len(ids) <= BATCH_MAX
-        args = {"epoch": epoch, "nonce": nonce, "ids": ids}
-        return script("declare_remove").call(keys=self._prefix, args=args, parse=_digits)
+        return self._call("declare_remove", {"epoch": epoch, "nonce": nonce, "ids": ids}, _digits)
 
     def end(self, *, epoch: int, nonce: str, digest: str, is_applied: bool) -> Call[int]:
         """Note that the set with ``digest`` is brought in whole, or was refused with nothing changed."""
         args = {"epoch": epoch, "nonce": nonce, "digest": digest, "is_applied": int(is_applied)}
-        return script("declare_end").call(keys=self._prefix, args=args, parse=number)
+        return self._call("declare_end", args, number)
 
     def upsert(self, changes: Sequence[Change], *, wall_ms: int) -> Call[Defined]:
         """Create or change at most 250 dynamic schedules.
@@ -143,13 +137,13 @@ class Definitions:
         """
         assert 0 < len(changes) <= BATCH_MAX
         items = [value for change in changes for value in _item(change, wall_ms)]
-        return script("schedule_upsert").call(keys=self._prefix, args={"items": items}, parse=_defined)
+        return self._call("schedule_upsert", {"items": items}, _defined)
 
     def delete(self, ids: Sequence[tuple[str, int | None]]) -> Call[Deleted]:
         """Delete at most 250 dynamic schedules, given with the revision they must have, or None for any."""
         assert 0 < len(ids) <= BATCH_MAX
         items: list[Argument] = [value for name, rev in ids for value in (name, "" if rev is None else rev)]
-        return script("schedule_delete").call(keys=self._prefix, args={"items": items}, parse=_deleted)
+        return self._call("schedule_delete", {"items": items}, _deleted)
 
 
 def _item(change: Change, wall_ms: int) -> list[Argument]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from supervisor.store.keys import Keys
-from supervisor.store.scripts import Call, script
+from supervisor.store.scripts import Call, CallBuilder
 from supervisor.store.wire.codec import chunks, number, text
 
 TOLD_MAX = 250
@@ -70,11 +69,8 @@ class LatenessReply(NamedTuple):
     changes: list[LatenessChange]
 
 
-class Expectations:
+class Expectations(CallBuilder):
     """Builds the calls."""
-
-    def __init__(self, keys: Keys) -> None:
-        self._prefix = {"prefix": keys.prefix}
 
     def check(self, *, epoch: int, nonce: str, told: Sequence[LatenessChange]) -> Call[LatenessReply]:
         """Read what changed, and settle the changes of the last reply, which the caller has ``told``.
@@ -84,7 +80,7 @@ class Expectations:
         assert len(told) <= TOLD_MAX
         items = [value for each in told for value in (each.member, each.score)]
         args = {"epoch": epoch, "nonce": nonce, "limit": TOLD_MAX, "items": items}
-        return script("schedule_expectations").call(keys=self._prefix, args=args, parse=_parse)
+        return self._call("schedule_expectations", args, _parse)
 
 
 def _parse(reply: Any) -> LatenessReply:

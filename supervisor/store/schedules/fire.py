@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from supervisor.core.model import FIRE_BATCH_MAX
-from supervisor.store.keys import Keys
 from supervisor.store.schedules.state import ScheduleState
-from supervisor.store.scripts import Call, script
+from supervisor.store.scripts import Call, CallBuilder
 from supervisor.store.wire.codec import (
     number,
     text,
@@ -65,13 +64,8 @@ class Seeded(NamedTuple):
     is_over: bool  # a leader has declared schedules since the loss; nothing was written
 
 
-class Schedules:
+class Schedules(CallBuilder):
     """Builds the calls."""
-
-    def __init__(self, keys: Keys) -> None:
-        self.keys = keys
-        self._keys = keys
-        self._prefix = {"prefix": keys.prefix}
 
     def fire(
         self,
@@ -98,7 +92,7 @@ class Schedules:
             "at_ms": at_ms,
             "items": [value for item in items for value in item.arguments()],
         }
-        return script("fire").call(keys=self._prefix, args=args, parse=parse_fired)
+        return self._call("fire", args, parse_fired)
 
     def due(
         self,
@@ -138,13 +132,12 @@ class Schedules:
             "overdue_ms": overdue_ms,
             "ids": ids,
         }
-        return script("schedule_due").call(keys=self._prefix, args=args, parse=parse_due)
+        return self._call("schedule_due", args, parse_due)
 
     def definitions(self, ids: Sequence[str]) -> Call[list[tuple[int, bytes] | None]]:
         """Read revision and JSON of each of ``ids``; None where there is no such schedule."""
         assert 0 < len(ids) <= 4 * READ_MAX
-        keys = {"definitions": self._keys.schedule_def}
-        return script("schedule_read").call(keys=keys, args={"ids": ids}, parse=_definitions)
+        return self._call("schedule_read", {"ids": ids}, _definitions, keys={"definitions": self.keys.schedule_def})
 
     def plan(self, *, epoch: int, nonce: str, items: Sequence[PlanItem]) -> Call[list[PlanCode]]:
         """Put schedules into the plan or out of it, where they are still as they were read.
@@ -153,21 +146,19 @@ class Schedules:
         """
         assert 0 < len(items) <= FIRE_BATCH_MAX
         flat = [value for item in items for value in item.arguments()]
-        args = {"epoch": epoch, "nonce": nonce, "items": flat}
-        return script("schedule_plan").call(keys=self._prefix, args=args, parse=parse_planned)
+        return self._call("schedule_plan", {"epoch": epoch, "nonce": nonce, "items": flat}, parse_planned)
 
     def seed(self, *, epoch: int, nonce: str, seeds: Sequence[Seed]) -> Call[Seeded]:
         """Write watermarks where there are none, after Redis lost them, unless a leader declared schedules since."""
         assert 0 < len(seeds) <= DECLARE_MAX
         args = {"epoch": epoch, "nonce": nonce, "items": [value for seed in seeds for value in seed]}
         parse = lambda reply: Seeded(number(reply[0]), number(reply[1]), reply[2] == 1)  # noqa: E731 - one expression
-        return script("schedule_seed").call(keys=self._prefix, args=args, parse=parse)
+        return self._call("schedule_seed", args, parse)
 
     def audit(self, cursor: str = "0") -> Call[tuple[str, list[str]]]:
         """Read a page of the schedules that nothing will ever look at; "0" ends, as in ``page``."""
         args = {"cursor": cursor, "count": AUDIT_PAGE}
-        parse = lambda reply: (text(reply[0]), texts(reply[1:]))  # noqa: E731 - one expression
-        return script("schedule_audit").call(keys=self._prefix, args=args, parse=parse)
+        return self._call("schedule_audit", args, lambda reply: (text(reply[0]), texts(reply[1:])))
 
     def rezone(self, *, epoch: int, nonce: str, version: str, cursor: str = "0") -> Call[tuple[str, int]]:
         """Ask to look at a page of the schedules with a time zone, unless the plan was made under ``version``.
@@ -176,20 +167,22 @@ class Schedules:
         Running the call raises ``FencedError`` when (epoch, nonce) is not the current term.
         """
         args = {"epoch": epoch, "nonce": nonce, "version": version, "cursor": cursor, "count": AUDIT_PAGE}
-        parse = lambda reply: (text(reply[0]), number(reply[1]))  # noqa: E731 - one expression
-        return script("schedule_rezone").call(keys=self._prefix, args=args, parse=parse)
+        return self._call("schedule_rezone", args, lambda reply: (text(reply[0]), number(reply[1])))
 
     def state(self, schedule: str) -> Call[ScheduleState]:
         """Read the stored state of the decisions about ``schedule``."""
-        keys = {"definitions": self._keys.schedule_state}
-        return script("schedule_read").call(
-            keys=keys, args={"ids": [schedule]}, parse=lambda reply: ScheduleState.parse(reply[0])
+        args = {"ids": [schedule]}
+        return self._call(
+            "schedule_read",
+            args,
+            lambda reply: ScheduleState.parse(reply[0]),
+            keys={"definitions": self.keys.schedule_state},
         )
 
     def log(self, count: int, schedule: str | None = None) -> Call[list[LogEntry]]:
         """Read the newest decisions, newest first."""
-        keys = {"log": self._keys.schedule_log}
-        return script("schedule_log").call(keys=keys, args={"count": count, "schedule": schedule or ""}, parse=_log)
+        args = {"count": count, "schedule": schedule or ""}
+        return self._call("schedule_log", args, _log, keys={"log": self.keys.schedule_log})
 
 
 def _definitions(reply: Any) -> list[tuple[int, bytes] | None]:

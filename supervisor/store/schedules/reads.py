@@ -11,11 +11,10 @@ import msgspec
 from supervisor.core.json_values import read_json
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.diff import kept_mark_ms, unlisted_runs
-from supervisor.store.keys import Keys
 from supervisor.store.schedules.definitions import DYNAMIC, Change
 from supervisor.store.schedules.expectations import Expected
 from supervisor.store.schedules.state import ScheduleState
-from supervisor.store.scripts import Call, script
+from supervisor.store.scripts import Call, CallBuilder
 from supervisor.store.wire.codec import chunks, cut, number, optional_number, text
 from supervisor.store.wire.definition import StoredDefinition, unpack_definition
 
@@ -96,22 +95,17 @@ class Inspection:
     now_ms: int = 0
 
 
-class Views:
+class Views(CallBuilder):
     """Builds the calls."""
-
-    def __init__(self, keys: Keys) -> None:
-        self._prefix = {"prefix": keys.prefix}
 
     def browse(self, cursor: str = "0", *, count: int = PAGE) -> Call[RecordPage]:
         """Read some of the schedules; begin with "0", end when the reply's cursor is "0"."""
-        args = {"cursor": cursor, "count": count}
-        return script("schedule_browse").call(keys=self._prefix, args=args, parse=_page)
+        return self._call("schedule_browse", {"cursor": cursor, "count": count}, _page)
 
     def inspect(self, ids: Sequence[str]) -> Call[list[Inspection]]:
         """Read everything about at most 250 schedules, in their order."""
         assert len(ids) <= PAGE
-        args = {"buffered": BUFFERED_SHOWN, "ids": ids}
-        return script("schedule_inspect").call(keys=self._prefix, args=args, parse=_inspections)
+        return self._call("schedule_inspect", {"buffered": BUFFERED_SHOWN, "ids": ids}, _inspections)
 
 
 def change_of(
