@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import TypedDict
 
+from supervisor.core.effects import drive
+from supervisor.operations.queues import verify
 from supervisor.store.producer.connection import current
-from supervisor.store.queues.fsck import Fsck
 from supervisor.store.queues.reads import QueueReads
 from supervisor.store.queues.runs import Queues
 from tenure import Context, Retry, job
@@ -91,8 +92,7 @@ def verify_queues(ctx: Context) -> VerifyResult:
     """
     producer = current()
     names = producer.run(QueueReads(producer.keys).names())
-    check = Fsck(producer.run, producer.keys)
-    faults = [fault for name in names for fault in check.queue(name)] + check.shared()
+    faults = drive(verify(producer.keys, names), producer.run)
     violations = [": ".join(part for part in (fault.queue, fault.what, fault.problem) if part) for fault in faults]
     for violation in violations:
         ctx.log.error("queue_invariant_violated", violation=violation)

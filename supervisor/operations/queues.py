@@ -15,9 +15,10 @@ from supervisor.core.suggestions import SUGGESTIONS_MAX, suggestion
 from supervisor.operations import PAGES_MAX, Operation, Tell, checked_reason, one, pages, untold
 from supervisor.store.keys import LETTER_KIND, Keys
 from supervisor.store.queues.control import PAGE, REASON_MAX, QueueControl
+from supervisor.store.queues.fsck import Calls, Fsck, FsckFinding
 from supervisor.store.queues.pages import Served, ServedKinds, UnservedQueue
 from supervisor.store.queues.reads import PARTS, QueueCounts
-from supervisor.store.queues.runs import Queues
+from supervisor.store.queues.runs import DEAD_CAP, Queues
 
 RATE_SAMPLE = 1000
 RATE_S = 60.0
@@ -189,6 +190,33 @@ def move(keys: Keys, found: QueueCounts, target: str, *, tell: Tell = untold) ->
 def waiting(found: QueueCounts) -> int:
     """Return how many runs of a queue wait."""
     return found.ready_total + found.later + found.blocked + sum(found.suspects.values())
+
+
+def entries(keys: Keys, queues: Sequence[str]) -> Operation[int]:
+    """Return about how many entries a verification of ``queues`` reads."""
+    total = 0
+    for queue in queues:
+        found = yield Queues(keys).counts(queue)
+        total += 2 * (waiting(found) + found.running + found.dead)
+    return total
+
+
+def verify(
+    keys: Keys, queues: Sequence[str], *, is_mending: bool = False, dead_cap: int = DEAD_CAP, tell: Tell = untold
+) -> Calls[list[FsckFinding]]:
+    """Return the faults of ``queues``, and of the limits and lists that their runs are in.
+
+    Args:
+        keys: of the cluster.
+        queues: by name, ``known`` ones.
+        is_mending: whether faults are mended; no run is lost.
+        dead_cap: how many dead runs each queue keeps.
+        tell: is told how many entries were read.
+    """
+    check, found = Fsck(keys, is_mending=is_mending, dead_cap=dead_cap, tell=tell), []
+    for queue in queues:
+        found += yield from check.queue(queue)
+    return found + (yield from check.shared())
 
 
 def _waiting_parts(keys: Keys, queue: str) -> Operation[list[str]]:

@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from supervisor.cli.cluster import ask, checked_options, confirm, run, who
-from supervisor.cli.connection import Connection, connected
+from supervisor.cli.cluster import ask, checked_options, confirm, who
+from supervisor.cli.connection import connected
 from supervisor.cli.help import SectionedCommand, SectionedGroup
 from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import (
@@ -24,7 +24,6 @@ from supervisor.cli.output import (
 from supervisor.cli.queue.params import PRIORITY_NAMES, configured_queues, reason_option, yes_option
 from supervisor.core.errors import EXIT_NO, EXIT_OK
 from supervisor.operations import queues
-from supervisor.store.queues.fsck import Fsck, FsckFinding
 
 
 @click.command(cls=SectionedCommand)
@@ -44,34 +43,15 @@ def fsck(*, names: tuple[str, ...], is_mending: bool, output: str, load_settings
     """
     with connected(load_settings().settings) as connection:
         known = ask(connection, queues.known(connection.keys, names, configured_queues(connection)))
-        found = _check(connection, known, is_mending=is_mending)
+        total, dead_cap = ask(connection, queues.entries(connection.keys, known)), connection.settings.queues.dead
+        with progress("reading", total) as tell:
+            check = queues.verify(connection.keys, known, is_mending=is_mending, dead_cap=dead_cap, tell=tell)
+            found = ask(connection, check)
     rows = [{"queue": each.queue, "what": each.what, "problem": each.problem, "done": each.remedy} for each in found]
     empty = f"nothing is wrong in {len(known)} queue{'' if len(known) == 1 else 's'}"
     columns = ("queue", "what", "problem", "done") if is_mending else ("queue", "what", "problem")
     print_rows(rows, columns=columns, output=output, empty=empty)
     return EXIT_OK if all(each.remedy for each in found) else EXIT_NO
-
-
-def _check(connection: Connection, names: list[str], *, is_mending: bool) -> list[FsckFinding]:
-    total = sum(_entries(connection, name) for name in names)
-    with progress("reading", total) as tell:
-
-        def send(call: Any) -> Any:
-            return run(connection, call)
-
-        check = Fsck(
-            send,
-            connection.keys,
-            is_mending=is_mending,
-            dead_cap=connection.settings.queues.dead,
-            tell=lambda done: tell(min(done, total)),
-        )
-        return [fault for name in names for fault in check.queue(name)] + check.shared()
-
-
-def _entries(connection: Connection, name: str) -> int:
-    counts = ask(connection, queues.counts(connection.keys, name, [name]))
-    return 2 * (queues.waiting(counts) + counts.running + counts.dead)
 
 
 @click.command(cls=SectionedCommand)

@@ -15,9 +15,9 @@ The whole of a queue's ids is held in memory, about 300 bytes for each run.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 from supervisor.store.keys import Keys, check_name
 from supervisor.store.queues.reads import PARTS
@@ -36,6 +36,8 @@ ROUNDS = 4
 """How often the pages are read, at most, while lists are long and more runs than that look wrong."""
 
 PAGES_MAX = 1_000_000
+T = TypeVar("T")
+Calls: TypeAlias = Generator[Call[Any], Any, T]
 _LISTS = PARTS[1:]
 _ORDER = (*PARTS, "blocked", "run", "dead")
 """The places in the order in which runs mostly pass through them, so that few are missed on their way."""
@@ -65,11 +67,10 @@ class _Picture:
 
 
 class Fsck(CallBuilder):
-    """Verifies through ``run``, which sends one call and returns its reply."""
+    """Verifies by generators that yield calls and are sent the replies."""
 
     def __init__(
         self,
-        run: Callable[[Call[Any]], Any],
         keys: Keys,
         *,
         is_mending: bool = False,
@@ -79,13 +80,11 @@ class Fsck(CallBuilder):
         """Build it.
 
         Args:
-            run: sends one call and returns its reply.
             keys: of the cluster.
             is_mending: whether faults are mended.
             dead_cap: how many dead runs each queue keeps.
             tell: receives now and then the number of entries read so far.
         """
-        self._run = run
         super().__init__(keys)
         self._is_mending = is_mending
         self._dead_cap = dead_cap
@@ -93,24 +92,24 @@ class Fsck(CallBuilder):
         self._read = 0
         self._limit_keys: set[str] = set()
 
-    def queue(self, queue: str) -> list[FsckFinding]:
+    def queue(self, queue: str) -> Calls[list[FsckFinding]]:
         """Return the faults of one queue."""
         check_name("queue", queue)
-        picture = self._picture(queue)
+        picture = yield from self._picture(queue)
         suspects = _look_wrong(picture)
         for _ in range(ROUNDS - 1):
             if len(suspects) <= SUSPECTS_MAX or picture.entries <= SHORT_ENTRIES:
                 break
             # Most of them were on their way while the pages were read. What looks wrong again has another reason.
-            picture = self._picture(queue)
+            picture = yield from self._picture(queue)
             suspects &= _look_wrong(picture)
         self._limit_keys |= picture.keys
         size = max(1, min(CHECK_MAX, SCAN_ENTRIES_MAX // max(1, picture.entries)))
-        found = self._runs(queue, "all", sorted(suspects), size)
-        found += self._runs(queue, "limits", sorted(picture.limited - suspects), CHECK_MAX)
-        return [*found, *self._counters(queue)]
+        found = yield from self._runs(queue, "all", sorted(suspects), size)
+        found += yield from self._runs(queue, "limits", sorted(picture.limited - suspects), CHECK_MAX)
+        return found + (yield from self._counters(queue))
 
-    def _runs(self, queue: str, how: str, ids: list[str], size: int) -> list[FsckFinding]:
+    def _runs(self, queue: str, how: str, ids: list[str], size: int) -> Calls[list[FsckFinding]]:
         found = []
         for start in range(0, len(ids), size):
             args = {
@@ -120,56 +119,60 @@ class Fsck(CallBuilder):
                 "how": how,
                 "ids": ids[start : start + size],
             }
-            call = self._call("queue_fsck_run", args, texts)
-            found += [FsckFinding(queue, *fault) for fault in chunks(self._run(call), 3)]
+            faults = yield self._call("queue_fsck_run", args, texts)
+            found += [FsckFinding(queue, *fault) for fault in chunks(faults, 3)]
         return found
 
-    def shared(self) -> list[FsckFinding]:
+    def shared(self) -> Calls[list[FsckFinding]]:
         """Return the faults beside the queues that were verified before: limits and lists of unfinished runs."""
-        parts = [("unique", ""), ("live", ""), *(("slots", key) for key in sorted(self._limit_keys))]
-        return [fault for part, key in parts for fault in self._shared(part, key)]
+        found = []
+        for part, key in [("unique", ""), ("live", ""), *(("slots", key) for key in sorted(self._limit_keys))]:
+            found += yield from self._shared(part, key)
+        return found
 
-    def _shared(self, part: str, key: str) -> Iterator[FsckFinding]:
-        position = "0"
+    def _shared(self, part: str, key: str) -> Calls[list[FsckFinding]]:
+        position, faults = "0", []
         for _ in range(PAGES_MAX):
             args = {"part": part, "key": key, "position": position, "is_mending": int(self._is_mending)}
-            position, *found = self._run(self._call("queue_fsck_shared", args, texts))
-            yield from (FsckFinding("", *fault) for fault in chunks(found, 3))
+            position, *found = yield self._call("queue_fsck_shared", args, texts)
+            faults += [FsckFinding("", *fault) for fault in chunks(found, 3)]
             if position == "0":
-                return
+                break
+        return faults
 
-    def _counters(self, queue: str) -> list[FsckFinding]:
-        wrong = [name for name, value in self._pages(queue, "stat") if not value.lstrip("-").isdecimal()]
+    def _counters(self, queue: str) -> Calls[list[FsckFinding]]:
+        counters = yield from self._pages(queue, "stat")
+        wrong = [name for name, value in counters if not value.lstrip("-").isdecimal()]
         args = {"queue": queue, "is_mending": int(self._is_mending), "names": wrong}
         if not wrong:
             return []
-        return [
-            FsckFinding(queue, f"counter {name}", "is no number", remedy)
-            for name, remedy in chunks(self._run(self._call("queue_fsck_stat", args, texts)), 2)
-        ]
+        done = yield self._call("queue_fsck_stat", args, texts)
+        return [FsckFinding(queue, f"counter {name}", "is no number", remedy) for name, remedy in chunks(done, 2)]
 
-    def _picture(self, queue: str) -> _Picture:
+    def _picture(self, queue: str) -> Calls[_Picture]:
         picture = _Picture()
-        picture.heads.update(self._pages(queue, "data"))
+        picture.heads.update((yield from self._pages(queue, "data")))
         for part in _ORDER:
-            self._place(picture, queue, part)
-        waiting = {run_id for key in sorted(picture.keys) for run_id, _ in self._pages(queue, f"wait:{key}")}
+            yield from self._place(picture, queue, part)
+        waiting = set()
+        for key in sorted(picture.keys):
+            waiting |= {run_id for run_id, _ in (yield from self._pages(queue, f"wait:{key}"))}
         picture.suspects |= {
             run_id for run_id, places in picture.places.items() if "blocked" in places and run_id not in waiting
         }
         for part in ("att", "err", "limits"):
-            for run_id, value in self._pages(queue, part):
+            for run_id, value in (yield from self._pages(queue, part)):
                 if run_id not in picture.heads or (part == "att" and not _is_charge(value)):
                     picture.suspects.add(run_id)
                 elif part == "limits":
                     picture.limited.add(run_id)
                     picture.keys.update(each.partition(":")[2] for each in value[1:-1].split(";") if each[:1] == "c")
-        for entry, count in self._pages(queue, "stale"):
+        for entry, count in (yield from self._pages(queue, "stale")):
             picture.stale[entry] = int(count) if count.isdecimal() else 0
         return picture
 
-    def _place(self, picture: _Picture, queue: str, part: str) -> None:
-        for run_id, value in self._pages(queue, part):
+    def _place(self, picture: _Picture, queue: str, part: str) -> Calls[None]:
+        for run_id, value in (yield from self._pages(queue, part)):
             picture.places.setdefault(run_id, []).append(part)
             if part in _LISTS:
                 picture.entries += 1
@@ -178,16 +181,17 @@ class Fsck(CallBuilder):
             elif part == "blocked":
                 picture.keys.add(value)
 
-    def _pages(self, queue: str, part: str) -> Iterator[tuple[str, str]]:
-        position = "0"
+    def _pages(self, queue: str, part: str) -> Calls[list[tuple[str, str]]]:
+        position, found = "0", []
         for _ in range(PAGES_MAX):
             args = {"queue": queue, "part": part, "position": position, "count": PAGE}
-            position, *items = self._run(self._call("queue_fsck_page", args, lambda r: [text(one) for one in r]))
+            position, *items = yield self._call("queue_fsck_page", args, lambda r: [text(one) for one in r])
             self._read += len(items) // 2
             self._tell(self._read)
-            yield from ((name, value) for name, value in chunks(items, 2))
+            found += [(name, value) for name, value in chunks(items, 2)]
             if position == "0":
-                return
+                break
+        return found
 
 
 def _look_wrong(picture: _Picture) -> set[str]:

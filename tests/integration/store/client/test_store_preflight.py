@@ -9,14 +9,15 @@ from contextlib import contextmanager
 import pytest
 import redis
 
+from supervisor.core.effects import drive
 from supervisor.core.errors import Problem, StoreUnavailableError
 from supervisor.core.model import Outcome, Release
+from supervisor.operations.queues import verify
 from supervisor.settings.sections.models import RedisSettings, Settings
 from supervisor.store.client.preflight import CLUSTERS_MAX, acl_rules, check, known_clusters, note_cluster
 from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import CLUSTERS
 from supervisor.store.queues.control import QueueControl
-from supervisor.store.queues.fsck import Fsck
 from tests.kit.builders import StoreCalls, envelope, schedule
 from tests.kit.servers import RealServer, Server
 
@@ -47,8 +48,7 @@ def take_control(world: StoreCalls) -> None:
         world.queues.dead_page("default"),
     ):
         world.run(call)
-    fsck = Fsck(world.run, keys)
-    assert fsck.queue("default") + fsck.shared() == []
+    assert drive(verify(keys, ["default"]), world.run) == []
 
 
 @contextmanager

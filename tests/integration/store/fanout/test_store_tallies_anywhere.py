@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
+from supervisor.core.effects import drive
 from supervisor.core.model import Envelope, Kind, Outcome, Release, Template
+from supervisor.operations.queues import verify
 from supervisor.store.queues.control import QueueControl
 from supervisor.store.queues.fanout_counts import Tallies, Tally
-from supervisor.store.queues.fsck import Fsck
 from supervisor.store.queues.reads import PARTS
 from supervisor.store.queues.runs import Ack, Child
 from supervisor.store.wire.envelope import pack
@@ -159,8 +160,8 @@ class Forest:
     # What must be so -----------------------------------------------------------------------------
 
     def faults(self) -> list[str]:
-        fsck = Fsck(self.world.run, self.world.keys, is_mending=True)
-        return [str(fault) for queue in QUEUES for fault in fsck.queue(queue)] + [str(each) for each in fsck.shared()]
+        found = drive(verify(self.world.keys, QUEUES, is_mending=True), self.world.run)
+        return [str(fault) for fault in found]
 
     def _states(self) -> tuple[dict[str, str], Counter[str]]:
         """Return where each run is, or how it ended; and how often each ended for good."""

@@ -6,9 +6,10 @@ import hypothesis.strategies as st
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import initialize, rule
 
+from supervisor.core.effects import drive
+from supervisor.operations.queues import verify
 from supervisor.store.keys import Keys
 from supervisor.store.queues.control import CancelCode, QueueControl, RequeueCode
-from supervisor.store.queues.fsck import Fsck
 from supervisor.store.queues.reads import PARTS
 from tests.integration.store.queues.test_store_properties import QUEUE, Life
 from tests.kit.builders import envelope
@@ -96,8 +97,7 @@ class Control(Life):
     @rule()
     def mend(self) -> None:
         """A check finds nothing, and so mends nothing, while sessions are open that hold runs."""
-        check = Fsck(self.store.run, Keys("p"), is_mending=True)
-        assert check.queue(QUEUE) + check.shared() == []
+        assert drive(verify(Keys("p"), [QUEUE], is_mending=True), self.store.run) == []
 
 
 Control.TestCase.settings = settings(

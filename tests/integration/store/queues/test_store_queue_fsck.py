@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from supervisor.core.effects import drive
 from supervisor.core.model import Kind, Outcome, Release
+from supervisor.operations.queues import verify
 from supervisor.store.queues import fsck
-from supervisor.store.queues.fsck import Fsck, FsckFinding
+from supervisor.store.queues.fsck import FsckFinding
 from supervisor.store.scripts import Call
 from tests.integration.store.queues.control_calls import READY, cancel
 from tests.kit.builders import StoreCalls, envelope, schedule
@@ -45,8 +47,7 @@ class Queue:
 
     def check(self, *, is_mending: bool = False) -> list[FsckFinding]:
         """Verify everything."""
-        check = Fsck(self.world.run, self.world.keys, is_mending=is_mending)
-        return check.queue("default") + check.shared()
+        return drive(verify(self.world.keys, ["default"], is_mending=is_mending), self.world.run)
 
 
 @pytest.fixture
@@ -299,8 +300,7 @@ def test_what_comes_and_goes_while_the_pages_are_read_is_no_fault(
             world.ack(S, run_id, Outcome.RETRY if retries else Outcome.OK, attempt=attempt, retry_delay_ms=1)
         return world.run(call)
 
-    check = Fsck(meanwhile, world.keys)
-    assert check.queue("default") + check.shared() == []
+    assert drive(verify(world.keys, ["default"]), meanwhile) == []
     assert number > 30
     assert world.fsck() == []
 
@@ -316,7 +316,7 @@ def test_a_long_list_is_compared_within_bounds(queue: Queue, monkeypatch: pytest
         sizes.append(len(call.args) - 4 if call.script == "queue_fsck_run" and call.args[3] == "all" else 0)
         return queue.world.run(call)
 
-    assert len(Fsck(counted, queue.world.keys).queue("default")) == 20
+    assert len(drive(verify(queue.world.keys, ["default"]), counted)) == 20
     assert max(sizes) == 1
 
 
@@ -325,8 +325,7 @@ def test_a_schedule_that_waits_for_a_living_run_is_left_alone(world: StoreCalls)
     term = world.lead()
     world.run(world.declare_call(term, schedule("s")))
     world.run(world.fire_call(term, world.item("s")))
-    check = Fsck(world.run, world.keys, is_mending=True)
-    assert check.queue("default") + check.shared() == []
+    assert drive(verify(world.keys, ["default"], is_mending=True), world.run) == []
     assert world.raw.hexists(world.keys.schedule_live, "s")
 
 
@@ -334,7 +333,7 @@ def test_an_argument_that_is_called_at_most_once_loses_no_run(world: StoreCalls)
     """Only its job says whether a run that was in no place may run again."""
     world.enqueue(envelope("a", args={"at_most_once": True}), envelope("b", at_most_once=True))
     world.raw.delete(world.keys.queue("default").ready(Kind.ASYNC, 1))
-    Fsck(world.run, world.keys, is_mending=True).queue("default")
+    drive(verify(world.keys, ["default"], is_mending=True), world.run)
     assert [world.state(run_id) for run_id in ("a", "b")] == ["queued", "dead"]
 
 
@@ -345,6 +344,5 @@ def test_a_slot_is_checked_where_no_run_waits_for_it(world: StoreCalls) -> None:
     world.fetch(S)
     world.raw.sadd(f"{world.keys.prefix}limit:c:{KEY}", "default lost")
 
-    check = Fsck(world.run, world.keys)
-    assert check.queue("default") == []
-    assert [fault.problem for fault in check.shared()] == ["a slot is held by default lost, which does not run"]
+    found = drive(verify(world.keys, ["default"]), world.run)
+    assert [fault.problem for fault in found] == ["a slot is held by default lost, which does not run"]
