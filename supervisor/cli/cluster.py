@@ -1,64 +1,20 @@
-"""Shared parts of the schedule commands: lookup, filters, retried calls, and the requester's name."""
+"""Shared parts of the commands: types of options, filters, questions, and the requester's name."""
 
 from __future__ import annotations
 
 import getpass
 import socket
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
 from supervisor.cli.connection import Connection
-from supervisor.core.effects import drive
-from supervisor.core.errors import StoreUnavailableError, TenureError
+from supervisor.core.errors import TenureError
 from supervisor.core.jobs.registry import Registry
-from supervisor.core.suggestions import SUGGESTIONS_MAX, suggestion
-from supervisor.operations import Delay, Effect, InvalidRequestError, Operation, schedules, workers
-from supervisor.operations.schedules import UnknownScheduleError
-
-T = TypeVar("T")
-TRIES = 5
-
-
-def run(connection: Connection, effect: Effect) -> Any:
-    """Perform an effect that may be performed again: a reply that was lost is no reason to give up."""
-    for tries_left in reversed(range(TRIES)):
-        try:
-            return _perform(connection.store.run, effect)
-        except StoreUnavailableError:
-            if not tries_left:
-                raise
-            moment_of_patience()
-    raise AssertionError("unreachable")
-
-
-def ask(connection: Connection, operation: Operation[T]) -> T:
-    """Return the result of ``operation``, each of its calls repeated when its reply was lost.
-
-    Raises:
-        UnknownScheduleError: there is no such schedule; names the nearest.
-    """
-    try:
-        return drive(operation, partial(run, connection))
-    except UnknownScheduleError as error:
-        message = unknown_message(connection, error.schedule, removed_ms=error.removed_ms)
-        raise UnknownScheduleError(error.schedule, removed_ms=error.removed_ms, message=message) from None
-
-
-def ask_once(connection: Connection, operation: Operation[T]) -> T:
-    """Return the result of ``operation``; a lost reply ends it."""
-    return drive(operation, partial(_perform, connection.store.run))
-
-
-def _perform(send: Callable[[Any], Any], effect: Effect) -> Any:
-    if isinstance(effect, Delay):
-        return time.sleep(effect.seconds)  # noqa: TID251 - a person waits, and nothing would announce what is awaited
-    return send(effect)
+from supervisor.operations import InvalidRequestError, schedules, workers
 
 
 @contextmanager
@@ -72,27 +28,6 @@ def checked_options() -> Iterator[None]:
         yield
     except InvalidRequestError as error:
         raise click.UsageError(f"--{error.field} {error.problem}") from None
-
-
-def moment_of_patience() -> None:
-    """Delay a fifth of a second."""
-    time.sleep(0.2)  # noqa: TID251 - a person waits, and nothing would announce what is waited for
-
-
-def unknown_message(connection: Connection, schedule: str, *, removed_ms: int | None = None) -> str:
-    """Return that there is no ``schedule``, and which might be meant."""
-    from supervisor.cli.output import moment
-
-    if removed_ms is not None:
-        return f"schedule {schedule!r} was removed at {moment(removed_ms)}; adding it again restores its counters"
-    names = [record.id for record in ask(connection, schedules.browse(connection.keys))]
-    hint = suggestion(schedule, names, "`tenure schedule list` shows all", count=SUGGESTIONS_MAX)
-    return f"no schedule is called {schedule!r}; {hint}"
-
-
-def server_now_ms(connection: Connection) -> int:
-    """Return Redis' time."""
-    return ask(connection, schedules.now_ms(connection.keys))
 
 
 class LabelType(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
@@ -160,7 +95,7 @@ def chosen(connection: Connection, ids: Sequence[str], labels: Mapping[str, str]
         return list(dict.fromkeys(ids))
     if not labels and not everything:
         raise click.UsageError("which? give ids, --label NAME=VALUE, or --all")
-    found = ask(connection, schedules.browse(connection.keys, lambda record: schedules.has_labels(record, labels)))
+    found = connection.ask(schedules.browse, lambda record: schedules.has_labels(record, labels))
     return [record.id for record in found]
 
 
@@ -182,7 +117,7 @@ def known_jobs(connection: Connection, loaded: Any, say: Callable[[str], None]) 
             raise ConfigError(problems)
         prepare_plugins(loaded.settings, loaded.origins)
         return registry
-    published = ask(connection, jobs.known(connection.keys))
+    published = connection.ask(jobs.known)
     say(
         f"note: no job modules are configured here (jobs:), so jobs and the names of their arguments are checked "
         f"against the {len(published.names())} that the replicas published; types are not checked"
@@ -206,8 +141,7 @@ def command_replica(
 
     signer = connection.settings.commands.signer(connection.settings.cluster)
     at_ms = SystemClock().wall_ms()
-    command = workers.control(connection.keys, target, word, by=who(), signer=signer, at_ms=at_ms, wait_s=wait_s)
-    return ask(connection, command)
+    return connection.ask(workers.control, target, word, by=who(), signer=signer, at_ms=at_ms, wait_s=wait_s)
 
 
 def confirm(question: str, *, yes: bool) -> None:

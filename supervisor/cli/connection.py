@@ -1,15 +1,29 @@
-"""Connection of a command to the cluster: settings, keys, and one client with clear errors."""
+"""Connection of a command to the cluster: settings, keys, one client with clear errors, and operations driven by it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from supervisor.cli.options import LoadSettings, config_options
+from supervisor.cli.output import moment
+from supervisor.core.effects import drive
 from supervisor.core.errors import StoreUnavailableError
+from supervisor.core.suggestions import SUGGESTIONS_MAX, suggestion
+from supervisor.operations import Delay, Effect, Operation, schedules
+from supervisor.operations.schedules import UnknownScheduleError
 from supervisor.settings.sections.models import Settings
 from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Request = Callable[Concatenate[Keys, P], Operation[T]]
+TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,12 +34,60 @@ class Connection:
     store: Store
     keys: Keys
 
+    def ask(self, operation: Request[P, T], *args: P.args, **options: P.kwargs) -> T:
+        """Return the result of ``operation`` on this cluster, each of its calls repeated when its reply was lost.
+
+        Raises:
+            UnknownScheduleError: there is no such schedule; names the nearest.
+        """
+        try:
+            return drive(operation(self.keys, *args, **options), self.run)
+        except UnknownScheduleError as error:
+            message = self.unknown_message(error.schedule, removed_ms=error.removed_ms)
+            raise UnknownScheduleError(error.schedule, removed_ms=error.removed_ms, message=message) from None
+
+    def ask_once(self, operation: Request[P, T], *args: P.args, **options: P.kwargs) -> T:
+        """Return the result of ``operation`` on this cluster; a lost reply ends it."""
+        return drive(operation(self.keys, *args, **options), self._perform)
+
+    def run(self, effect: Effect) -> Any:
+        """Perform an effect that may be performed again: a reply that was lost is no reason to give up."""
+        for tries_left in reversed(range(TRIES)):
+            try:
+                return self._perform(effect)
+            except StoreUnavailableError:
+                if not tries_left:
+                    raise
+                moment_of_patience()
+        raise AssertionError("unreachable")
+
+    def _perform(self, effect: Effect) -> Any:
+        return moment_of_patience(effect.seconds) if isinstance(effect, Delay) else self.store.run(effect)
+
+    def unknown_message(self, schedule: str, *, removed_ms: int | None = None) -> str:
+        """Return that there is no ``schedule``, and which might be meant."""
+        if removed_ms is not None:
+            return f"schedule {schedule!r} was removed at {moment(removed_ms)}; adding it again restores its counters"
+        names = [record.id for record in self.ask(schedules.browse)]
+        hint = suggestion(schedule, names, "`tenure schedule list` shows all", count=SUGGESTIONS_MAX)
+        return f"no schedule is called {schedule!r}; {hint}"
+
+    @property
+    def configured_queues(self) -> set[str]:
+        """The queues of the pools that are configured here."""
+        return {queue for pool in self.settings.workers.values() for queue in pool.queues}
+
     def open_store(self) -> Store:
         """Return another client of the same cluster, for a producer, which closes what it opens."""
         from supervisor.app.endpoint import resolve_redis_url
 
         settings = self.settings
         return Store.connect(resolve_redis_url(settings), settings=settings.redis, name=f"{settings.cluster}:cli")
+
+
+def moment_of_patience(seconds: float = 0.2) -> None:
+    """Delay, by default for a fifth of a second."""
+    time.sleep(seconds)  # noqa: TID251 - a person waits, and nothing would announce what is waited for
 
 
 @contextmanager
@@ -58,3 +120,15 @@ def embedded_server_is_up(settings: Settings) -> bool:
         return server is not None and server.is_ready()
     except OSError:
         return False
+
+
+def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of ``config_options``, and pass a ``connection`` to the cluster of that configuration."""
+
+    @config_options
+    @wraps(function)
+    def command(*, load_settings: LoadSettings, **options: Any) -> Any:
+        with connected(load_settings().settings) as connection:
+            return function(connection=connection, **options)
+
+    return command

@@ -60,7 +60,7 @@ class Finding:
 @config_options
 @click.option("--producer", is_flag=True, help="Check what a program that enqueues needs: Redis, replicas, queues.")
 @output_option
-def doctor(*, producer: bool, output: str, load_settings: LoadSettings) -> int:
+def doctor(*, producer: bool, load_settings: LoadSettings) -> int:
     """Check environment, permissions, port, Redis, clock and imports. Exits with 3 if anything is wrong.
 
     \b
@@ -71,7 +71,7 @@ def doctor(*, producer: bool, output: str, load_settings: LoadSettings) -> int:
     settings = load_settings().settings
     found = list(examine_producer(settings) if producer else examine(settings, settings.jobs))
     rows = [{"check": each.check, "state": each.state, "seen": each.seen, "remedy": each.remedy} for each in found]
-    print_rows(rows, columns=("check", "state", "seen", "remedy"), output=output, empty="nothing was checked")
+    print_rows(rows, columns=("check", "state", "seen", "remedy"), empty="nothing was checked")
     return 0 if all(each.is_ok for each in found) else EXIT_NO
 
 
@@ -95,7 +95,6 @@ def examine(settings: Settings, modules: tuple[str, ...]) -> Iterator[Finding]:
 
 def examine_producer(settings: Settings) -> Iterator[Finding]:
     """Yield what keeps a program that enqueues from being served."""
-    from supervisor.cli.cluster import ask
     from supervisor.cli.connection import connected
     from supervisor.operations import queues
     from supervisor.store.client.preflight import known_clusters
@@ -104,9 +103,9 @@ def examine_producer(settings: Settings) -> Iterator[Finding]:
         with connected(settings) as connection:
             connection.store.ping()
             yield Finding("redis", f"{connection.store.where} answers")
-            served = ask(connection, queues.served(connection.keys, "default"))
+            served = connection.ask(queues.served, "default")
             yield replicas_of(settings.cluster, served, known_clusters(connection.store))
-            yield unserved_queues(ask(connection, queues.unserved(connection.keys)))
+            yield unserved_queues(connection.ask(queues.unserved))
     except TenureError as error:
         yield _unreachable(error)
 
@@ -210,7 +209,6 @@ def _classes(settings: Settings) -> Iterator[Finding]:
 
 def _redis(settings: Settings) -> Iterator[Finding]:
     from supervisor.app.endpoint import embedded_server
-    from supervisor.cli.cluster import ask
     from supervisor.cli.connection import connected, embedded_server_is_up
     from supervisor.clock import SystemClock
     from supervisor.operations import leader, queues
@@ -228,13 +226,13 @@ def _redis(settings: Settings) -> Iterator[Finding]:
                 yield Finding("redis", problem.message, problem.remedy or "correct it, then run this again")
             if problems:
                 return
-            lease, candidates = ask(connection, leader.show(connection.keys))
+            lease, candidates = connection.ask(leader.show)
             skew_ms = SystemClock().wall_ms() - lease.now_ms
             is_ok = abs(skew_ms) <= CLOCK_SKEW_MS_MAX
             remedy = "" if is_ok else "synchronise the clocks of this machine and of Redis (chrony, systemd-timesyncd)"
             yield Finding("clock", f"{skew_ms:+d} ms against Redis", remedy)
             yield replica_names(candidates, lease)
-            yield unserved_queues(ask(connection, queues.unserved(connection.keys)))
+            yield unserved_queues(connection.ask(queues.unserved))
     except TenureError as error:
         yield _unreachable(error)
 

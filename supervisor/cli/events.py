@@ -8,10 +8,9 @@ from itertools import chain, islice
 
 import click
 
-from supervisor.cli.cluster import ask, moment_of_patience
-from supervisor.cli.connection import Connection, connected
+from supervisor.cli.connection import Connection, cluster_options, moment_of_patience
 from supervisor.cli.help import SectionedCommand
-from supervisor.cli.options import DURATION, LoadSettings, config_options
+from supervisor.cli.options import DURATION
 from supervisor.cli.output import moment, output_option, print_record, print_rows, say
 from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_OK, StoreUnavailableError
@@ -43,7 +42,7 @@ COLUMNS = ("time", "level", "reason", "subject", "count", "note", "replica", "ro
     type=click.IntRange(1),
     help="With --follow: exit after this many, past ones included.  [default: never]",
 )
-@config_options
+@cluster_options
 @output_option
 def events(
     *,
@@ -54,8 +53,7 @@ def events(
     level: str,
     after: str,
     limit: int | None,
-    output: str,
-    load_settings: LoadSettings,
+    connection: Connection,
 ) -> int:
     """Show events: leader changes, failures, refusals; oldest first.
 
@@ -67,17 +65,15 @@ def events(
       tenure events --follow --reason leader_acquired --reason leader_lost -o json
     """
     wanted = _EventFilter(reasons, level)
-    with connected(load_settings().settings) as connection:
-        since_ms = 0 if since_s is None else max(0, SystemClock().wall_ms() - int(since_s * 1000))
-        read = operations.read(connection.keys, after=after, since_ms=since_ms, count=count)
-        found = ask(connection, read)
-        rows = [_row(kept) for kept in found if wanted.admits(kept)]
-        if not follow:
-            print_rows(rows, columns=COLUMNS, output=output, empty="no events")
-            return EXIT_OK
-        last_id = found[-1].id if found else after or "0-0"
-        with suppress(KeyboardInterrupt):  # how a person ends it, not a failure
-            _follow(connection, rows, last_id, wanted, limit=limit, output=output)
+    since_ms = 0 if since_s is None else max(0, SystemClock().wall_ms() - int(since_s * 1000))
+    found = connection.ask(operations.read, after=after, since_ms=since_ms, count=count)
+    rows = [_row(kept) for kept in found if wanted.admits(kept)]
+    if not follow:
+        print_rows(rows, columns=COLUMNS, empty="no events")
+        return EXIT_OK
+    last_id = found[-1].id if found else after or "0-0"
+    with suppress(KeyboardInterrupt):  # how a person ends it, not a failure
+        _follow(connection, rows, last_id, wanted, limit=limit)
     return EXIT_OK
 
 
@@ -102,11 +98,10 @@ def _follow(
     wanted: _EventFilter,
     *,
     limit: int | None,
-    output: str,
 ) -> None:
     fresh = (_row(kept) for kept in _added(connection, last_id) if wanted.admits(kept))
     for row in islice(chain(rows, fresh), limit):
-        print_record(row, line=_line(row), output=output)
+        print_record(row, line=_line(row))
 
 
 def _added(connection: Connection, last_id: str) -> Iterator[KeptEvent]:

@@ -18,14 +18,30 @@ FORMATS = ("table", "json", "yaml")
 _STEERING = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Controls that YAML does not escape by itself: C1, which a terminal obeys, and those of direction."""
 
-_COLUMNS, _WHERE = "tenure.columns", "tenure.where"
+_COLUMNS, _WHERE, _OUTPUT = "tenure.columns", "tenure.where", "tenure.output"
+
+output_option = click.option(
+    "-o",
+    "--output",
+    type=click.Choice(FORMATS),
+    default="table",
+    show_default=True,
+    expose_value=False,
+    callback=lambda ctx, _param, value: ctx.meta.update({_OUTPUT: value}),
+    help="How to print.",
+)
+"""Adds ``-o/--output`` to a command; what prints follows it."""
 
 
-def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``-o/--output`` to a command."""
-    return click.option(
-        "-o", "--output", "output", type=click.Choice(FORMATS), default="table", show_default=True, help="How to print."
-    )(function)
+def is_table() -> bool:
+    """Return whether the command prints for people."""
+    return _form() == "table"
+
+
+def _form() -> str:
+    context = click.get_current_context(silent=True)
+    form: str = context.meta.get(_OUTPUT, "table") if context is not None else "table"
+    return form
 
 
 def list_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -62,15 +78,18 @@ def _keep_where(ctx: click.Context, _param: click.Parameter, value: tuple[str, .
     ctx.meta[_WHERE] = tuple((name, wanted) for name, _, wanted in pairs)
 
 
-def print_rows(rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], output: str, empty: str) -> None:
+def print_rows(
+    rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], empty: str = "", output: str | None = None
+) -> None:
     """Print ``rows``; a table shows ``columns`` of them, JSON and YAML everything.
 
     Args:
         rows: one mapping per line.
         columns: the keys that a table shows, in order.
-        output: table, json or yaml.
         empty: the text of a table without rows.
+        output: table, json or yaml; None: as ``--output`` says.
     """
+    output = output or _form()
     context = click.get_current_context(silent=True)
     asked = context.meta if context is not None else {}
     shown, columns = _chosen(rows, asked.get(_COLUMNS, ()), asked.get(_WHERE, ()), columns)
@@ -115,8 +134,9 @@ def print_section(title: str, rows: Sequence[Mapping[str, Any]], *, columns: Seq
     print_rows(rows, columns=columns, output="table", empty=f"  {empty}")
 
 
-def print_record(value: Mapping[str, Any], *, line: str, output: str) -> None:
+def print_record(value: Mapping[str, Any], *, line: str, output: str | None = None) -> None:
     """Print one record of a stream at once: a line for people, a line of JSON, or a YAML document."""
+    output = output or _form()
     if output == "table":
         say(line)
     elif output == "json":
@@ -126,9 +146,9 @@ def print_record(value: Mapping[str, Any], *, line: str, output: str) -> None:
         print_value(value, output=output)
 
 
-def print_value(value: Any, *, output: str) -> None:
-    """Print one value as JSON or YAML."""
-    if output == "json":
+def print_value(value: Any, *, output: str | None = None) -> None:
+    """Print one value as JSON, or as YAML, which people read too."""
+    if (output or _form()) == "json":
         click.echo(without_controls(msgspec.json.format(msgspec.json.encode(value), indent=2)).decode())
     else:
         import yaml

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from supervisor.cli.cluster import ask, run, who
+from supervisor.cli.cluster import who
 from supervisor.cli.connection import Connection, connected
 from supervisor.cli.help import SectionedGroup
 from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import (
+    is_table,
     list_options,
     moment,
     output_option,
@@ -47,7 +48,7 @@ def plugin() -> None:
 @plugin.command("list")
 @config_options
 @list_options
-def plugin_list(*, output: str, load_settings: LoadSettings) -> int:
+def plugin_list(*, load_settings: LoadSettings) -> int:
     """List the plugins and their state.
 
     They come from the configuration, from installed distributions and from this program. Their state was found by the
@@ -63,7 +64,7 @@ def plugin_list(*, output: str, load_settings: LoadSettings) -> int:
     from supervisor.plugins.registry import registry
 
     rows = [_row(name, None if known is None else known.get(name, [])) for name in registry.names()]
-    print_rows(rows, columns=COLUMNS, output=output, empty="no plugins: name some under plugins: in the configuration")
+    print_rows(rows, columns=COLUMNS, empty="no plugins: name some under plugins: in the configuration")
     return EXIT_OK
 
 
@@ -71,7 +72,7 @@ def plugin_list(*, output: str, load_settings: LoadSettings) -> int:
 @click.argument("name")
 @config_options
 @output_option
-def plugin_show(*, name: str, output: str, load_settings: LoadSettings) -> int:
+def plugin_show(*, name: str, load_settings: LoadSettings) -> int:
     """Show one plugin: settings, standing, schedules.
 
     \b
@@ -85,7 +86,7 @@ def plugin_show(*, name: str, output: str, load_settings: LoadSettings) -> int:
     schedules: list[str] = []
     with _cluster(loaded) as connection:
         if connection is not None:
-            records = ask(connection, plugins.records(connection.keys)).get(name, [])
+            records = connection.ask(plugins.records).get(name, [])
             schedules = _standing(connection).schedules_running(name)
     value = {
         **_row(name, records),
@@ -94,10 +95,10 @@ def plugin_show(*, name: str, output: str, load_settings: LoadSettings) -> int:
         "standing": [_standing_row(record) for record in records or ()],
         "metadata": next((record.metadata for record in records or () if record.metadata), {}),
     }
-    if output != "table":
-        print_value(value, output=output)
+    if not is_table():
+        print_value(value)
         return EXIT_OK
-    print_rows([value], columns=COLUMNS, output=output, empty="")
+    print_rows([value], columns=COLUMNS)
     print_section("Standing", value["standing"], columns=STANDING, empty="no run has needed it yet")
     rows = [{"schedule": each} for each in schedules]
     print_section("Schedules", rows, columns=("schedule",), empty="none runs it")
@@ -109,7 +110,7 @@ def plugin_show(*, name: str, output: str, load_settings: LoadSettings) -> int:
 @click.option("--params", type=click.Path(path_type=Path), metavar="FILE", help='JSON: {"options": …, "secrets": …}.')
 @config_options
 @output_option
-def plugin_verify(*, name: str, params: Path | None, output: str, load_settings: LoadSettings) -> int:
+def plugin_verify(*, name: str, params: Path | None, load_settings: LoadSettings) -> int:
     """Call init and verify of a plugin, here.
 
     Exits with 1 when it cannot be used. If it can, and the cluster had it in ERROR with these options, its
@@ -134,7 +135,7 @@ def plugin_verify(*, name: str, params: Path | None, output: str, load_settings:
         with _cluster(loaded) as connection:
             if connection is not None and "secrets" not in given:
                 row["released"] = _tell(connection, ready)
-    print_rows([row], columns=("plugin", "result", "version", "methods", "released"), output=output, empty="")
+    print_rows([row], columns=("plugin", "result", "version", "methods", "released"))
     return EXIT_OK
 
 
@@ -147,9 +148,7 @@ def plugin_verify(*, name: str, params: Path | None, output: str, load_settings:
 @click.option("--limit", type=click.IntRange(min=1), help="Stop after this many results.")
 @config_options
 @output_option
-def plugin_run(
-    *, name: str, method: str, params: Path | None, limit: int | None, output: str, load_settings: LoadSettings
-) -> int:
+def plugin_run(*, name: str, method: str, params: Path | None, limit: int | None, load_settings: LoadSettings) -> int:
     """Call a plugin here, and print its results as they come.
 
     No tree, no queue, no sink takes part. A class runs where breakpoints work; a program is started as a worker
@@ -173,7 +172,7 @@ def plugin_run(
         count = 0
         with closing(ready.instance.call(method, arguments)) as results:
             for result in results:
-                print_record(_mapping(result), line=_line(result), output=output)
+                print_record(_mapping(result), line=_line(result))
                 count += 1
                 if count == limit:
                     break
@@ -231,7 +230,7 @@ def _cluster(loaded: Loaded) -> Iterator[Connection | None]:
         connection = None
         try:
             connection = stack.enter_context(connected(loaded.settings))
-            ask(connection, plugins.records(connection.keys))
+            connection.ask(plugins.records)
         except TenureError as error:
             connection = None
             say(f"tenure: the state of the cluster is not known: {error}", err=True)
@@ -240,7 +239,7 @@ def _cluster(loaded: Loaded) -> Iterator[Connection | None]:
 
 def _records(loaded: Loaded) -> dict[str, list[PluginRecord]] | None:
     with _cluster(loaded) as connection:
-        return None if connection is None else ask(connection, plugins.records(connection.keys))
+        return None if connection is None else connection.ask(plugins.records)
 
 
 class _Runner:
@@ -253,7 +252,7 @@ class _Runner:
     def run(self, call: Any, *, timeout_s: float | None = None) -> Any:
         """Make a call."""
         del timeout_s
-        return run(self._connection, call)
+        return self._connection.run(call)
 
 
 def _standing(connection: Connection) -> PluginStatus:

@@ -180,7 +180,7 @@ def _shown(loaded: Loaded, output: str, *, with_sources: bool) -> str:
 @config_group.command("flags")
 @click.argument("section", required=False)
 @list_options
-def flags(*, section: str | None, output: str) -> None:
+def flags(*, section: str | None) -> None:
     """List the settings that are flags too, all or those of one SECTION.
 
     Pools, schedules and plugins have names that you choose: use --set workers.io.concurrency=10.
@@ -194,7 +194,7 @@ def flags(*, section: str | None, output: str) -> None:
     rows = [row for row in flag_rows() if section in {None, row["section"]}]
     if not rows:
         raise click.UsageError(f"there is no section {section}")
-    print_rows(rows, columns=("flag", "default", "meaning"), output=output, empty="")
+    print_rows(rows, columns=("flag", "default", "meaning"))
 
 
 @config_group.command("convert")

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import click
 
-from supervisor.cli.cluster import ask, ask_once, confirm, who
-from supervisor.cli.connection import Connection, connected
+from supervisor.cli.cluster import confirm, who
+from supervisor.cli.connection import Connection, cluster_options
 from supervisor.cli.help import SectionedGroup
 from supervisor.cli.leader.format import (
     CANDIDATE_COLUMNS,
@@ -17,8 +17,9 @@ from supervisor.cli.leader.format import (
     lease_row,
     replica_rows,
 )
-from supervisor.cli.options import DURATION, LoadSettings, config_options
+from supervisor.cli.options import DURATION
 from supervisor.cli.output import (
+    is_table,
     list_options,
     output_option,
     print_record,
@@ -47,32 +48,31 @@ def leader() -> None:
 
 
 @leader.command("show")
-@config_options
+@cluster_options
 @output_option
-def leader_show(*, output: str, load_settings: LoadSettings) -> int:
+def leader_show(*, connection: Connection) -> int:
     """Show the lease and who could lead. Exits with 3 when nobody leads.
 
     \b
     Example:
       tenure leader show -o json
     """
-    with connected(load_settings().settings) as connection:
-        lease, candidates = ask(connection, operations.show(connection.keys))
+    lease, candidates = connection.ask(operations.show)
     replicas = replica_rows(lease, candidates)
-    if output == "table":
+    if is_table():
         say(leader_line(lease))
         print_section("Candidates", replicas, columns=CANDIDATE_COLUMNS, empty="none")
     else:
-        print_value({**lease_row(lease), "candidates": replicas}, output=output)
+        print_value({**lease_row(lease), "candidates": replicas})
     return EXIT_OK if lease.holder else EXIT_NO
 
 
 @leader.command("watch")
 @click.option("-n", "--count", type=click.IntRange(1), help="Exit after this many changes.  [default: never]")
 @click.option("--timeout", "timeout_s", type=DURATION, help="Exit after this time.  [default: never]")
-@config_options
+@cluster_options
 @output_option
-def leader_watch(*, count: int | None, timeout_s: float | None, output: str, load_settings: LoadSettings) -> int:
+def leader_watch(*, count: int | None, timeout_s: float | None, connection: Connection) -> int:
     """Print the leader, then one line for each change as it happens, until Ctrl-C.
 
     With -o json each line is one JSON object. An outage of Redis is waited out.
@@ -82,42 +82,40 @@ def leader_watch(*, count: int | None, timeout_s: float | None, output: str, loa
       tenure leader watch
       tenure leader watch --count 1 --timeout 1m -o json
     """
-    with connected(load_settings().settings) as connection:
-        watch = ElectionWatch(connection, until_s=None if timeout_s is None else _elapsed_s() + timeout_s)
-        try:
-            lease = watch.begin()
-            print_record(lease_row(lease), line=leader_line(lease), output=output)
-            for number, change in enumerate(watch.changes(), start=1):
-                print_record(change_row(change), line=change_line(change), output=output)
-                if number == count:
-                    break
-        except KeyboardInterrupt:
-            pass  # how a person ends it, not a failure
+    watch = ElectionWatch(connection, until_s=None if timeout_s is None else _elapsed_s() + timeout_s)
+    try:
+        lease = watch.begin()
+        print_record(lease_row(lease), line=leader_line(lease))
+        for number, change in enumerate(watch.changes(), start=1):
+            print_record(change_row(change), line=change_line(change))
+            if number == count:
+                break
+    except KeyboardInterrupt:
+        pass  # how a person ends it, not a failure
     return EXIT_OK
 
 
 @leader.command("history")
 @click.option("-n", "--count", type=click.IntRange(1, COUNT_MAX), default=20, show_default=True, help="How many.")
-@config_options
+@cluster_options
 @list_options
-def leader_history(*, count: int, output: str, load_settings: LoadSettings) -> None:
+def leader_history(*, count: int, connection: Connection) -> None:
     """Show the history of the lease, newest first; Redis remembers about the last thousand changes.
 
     \b
     Example:
       tenure leader history --count 50
     """
-    with connected(load_settings().settings) as connection:
-        changes = ask(connection, operations.history(connection.keys, count))
-    print_rows([change_row(each) for each in changes], columns=CHANGE_COLUMNS, output=output, empty="no changes")
+    changes = connection.ask(operations.history, count)
+    print_rows([change_row(each) for each in changes], columns=CHANGE_COLUMNS, empty="no changes")
 
 
 @leader.command("resign")
 @click.option("--to", metavar="REPLICA", help="Who should lead next: a replica, or the beginning of its name.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.option("--timeout", "timeout_s", type=DURATION, default="10s", show_default=True, help="How long to wait.")
-@config_options
-def leader_resign(*, to: str | None, yes: bool, timeout_s: float, load_settings: LoadSettings) -> int:
+@cluster_options
+def leader_resign(*, to: str | None, yes: bool, timeout_s: float, connection: Connection) -> int:
     """Ask the leader to hand over, and wait until another replica leads.
 
     Nothing is interrupted: workers go on, and no fire is lost. Exits with 3 when nobody else leads in time.
@@ -127,18 +125,16 @@ def leader_resign(*, to: str | None, yes: bool, timeout_s: float, load_settings:
       tenure leader resign
       tenure leader resign --to worker-7 --yes
     """
-    with connected(load_settings().settings) as connection:
-        lease, heir = ask(connection, operations.successor(connection.keys, to))
-        if heir == lease.holder:
-            say(f"{lease.holder} leads already (epoch {lease.epoch}).")
-            return EXIT_OK
-        successor = f"to {heir}" if heir else "to another replica"
-        confirm(f"{lease.holder} leads (epoch {lease.epoch}). Ask it to hand over {successor}?", yes=yes)
-        signer = connection.settings.commands.signer(connection.settings.cluster)
-        at_ms = SystemClock().wall_ms()
-        request = operations.resign(connection.keys, lease, heir, by=who(), signer=signer, at_ms=at_ms)
-        ask(connection, request)
-        heard = await_heir(connection, lease, timeout_s)
+    lease, heir = connection.ask(operations.successor, to)
+    if heir == lease.holder:
+        say(f"{lease.holder} leads already (epoch {lease.epoch}).")
+        return EXIT_OK
+    successor = f"to {heir}" if heir else "to another replica"
+    confirm(f"{lease.holder} leads (epoch {lease.epoch}). Ask it to hand over {successor}?", yes=yes)
+    signer = connection.settings.commands.signer(connection.settings.cluster)
+    at_ms = SystemClock().wall_ms()
+    connection.ask(operations.resign, lease, heir, by=who(), signer=signer, at_ms=at_ms)
+    heard = await_heir(connection, lease, timeout_s)
     say(f"{heard.holder} leads now (epoch {heard.epoch}).")
     if heir and heard.holder != heir:
         say(f"{heir} was asked for, but {heard.holder} was faster: look at `tenure leader show`", err=True)
@@ -148,8 +144,8 @@ def leader_resign(*, to: str | None, yes: bool, timeout_s: float, load_settings:
 
 @leader.command("clear-hold")
 @click.option("--yes", is_flag=True, help="Do not ask.")
-@config_options
-def leader_clear_hold(*, yes: bool, load_settings: LoadSettings) -> int:
+@cluster_options
+def leader_clear_hold(*, yes: bool, connection: Connection) -> int:
     """Let the leader fire again after Redis lost data (election.on_data_loss: hold).
 
     Look first at the loss: runs that were waiting are gone, and schedules go on from Redis' remaining data.
@@ -158,13 +154,12 @@ def leader_clear_hold(*, yes: bool, load_settings: LoadSettings) -> int:
     Example:
       tenure leader clear-hold
     """
-    with connected(load_settings().settings) as connection:
-        lease = ask(connection, operations.view(connection.keys))
-        if not lease.hold:
-            click.echo("Nothing is held.")
-            return EXIT_OK
-        confirm(f"Fires are held: {lease.hold}. Let them go on?", yes=yes)
-        ask(connection, operations.clear_hold(connection.keys, by=who()))
+    lease = connection.ask(operations.view)
+    if not lease.hold:
+        click.echo("Nothing is held.")
+        return EXIT_OK
+    confirm(f"Fires are held: {lease.hold}. Let them go on?", yes=yes)
+    connection.ask(operations.clear_hold, by=who())
     click.echo("The leader fires again.")
     return EXIT_OK
 
@@ -179,7 +174,7 @@ def await_heir(connection: Connection, before: LeaseView, timeout_s: float) -> L
     last = before
     while (left_s := until_s - _elapsed_s()) > 0:
         try:
-            last = ask_once(connection, operations.view(connection.keys))
+            last = connection.ask_once(operations.view)
             if last.holder and last.epoch > before.epoch:
                 return last
             connection.store.listen(connection.keys.events, last.last_event, min(LOOK_S, left_s))
@@ -207,7 +202,7 @@ class ElectionWatch:
 
     def begin(self) -> LeaseView:
         """Return the lease as it is; changes count from here."""
-        lease = ask_once(self._connection, operations.view(self._connection.keys))
+        lease = self._connection.ask_once(operations.view)
         self._genesis, self._last_id = lease.genesis, lease.last_event
         return lease
 
@@ -236,7 +231,7 @@ class ElectionWatch:
 
     def _look_again(self) -> None:
         """Start over in a data set that is another one: its events have ids of their own."""
-        lease = ask_once(self._connection, operations.view(self._connection.keys))
+        lease = self._connection.ask_once(operations.view)
         if lease.genesis != self._genesis:
             self._genesis, self._last_id = lease.genesis, "0-0"
 

@@ -6,12 +6,13 @@ from typing import Any
 
 import click
 
-from supervisor.cli.cluster import ask, checked_options, confirm, who
-from supervisor.cli.connection import connected
+from supervisor.cli.cluster import checked_options, confirm, who
+from supervisor.cli.connection import Connection, cluster_options, connected
 from supervisor.cli.help import SectionedCommand, SectionedGroup
 from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import (
     distance,
+    is_table,
     list_options,
     moment,
     output_option,
@@ -21,7 +22,7 @@ from supervisor.cli.output import (
     progress,
     say,
 )
-from supervisor.cli.queue.params import PRIORITY_NAMES, configured_queues, reason_option, yes_option
+from supervisor.cli.queue.params import PRIORITY_NAMES, reason_option, yes_option
 from supervisor.core.errors import EXIT_NO, EXIT_OK
 from supervisor.operations import queues
 
@@ -29,9 +30,9 @@ from supervisor.operations import queues
 @click.command(cls=SectionedCommand)
 @click.argument("names", metavar="[QUEUE]...", nargs=-1)
 @click.option("--fix", "is_mending", is_flag=True, help="Repair what was found. Loses no run.")
-@config_options
+@cluster_options
 @output_option
-def fsck(*, names: tuple[str, ...], is_mending: bool, output: str, load_settings: LoadSettings) -> int:
+def fsck(*, names: tuple[str, ...], is_mending: bool, connection: Connection) -> int:
     """Verify that every run is in exactly one place, and that counters and limits are true. Safe while runs run.
 
     Exits with 3 when something is wrong, or with --fix when something is left that it could not mend.
@@ -41,16 +42,14 @@ def fsck(*, names: tuple[str, ...], is_mending: bool, output: str, load_settings
       tenure queue fsck
       tenure queue fsck default --fix
     """
-    with connected(load_settings().settings) as connection:
-        known = ask(connection, queues.known(connection.keys, names, configured_queues(connection)))
-        total, dead_cap = ask(connection, queues.entries(connection.keys, known)), connection.settings.queues.dead
-        with progress("reading", total) as tell:
-            check = queues.verify(connection.keys, known, is_mending=is_mending, dead_cap=dead_cap, tell=tell)
-            found = ask(connection, check)
+    known = connection.ask(queues.known, names, connection.configured_queues)
+    total, dead_cap = connection.ask(queues.entries, known), connection.settings.queues.dead
+    with progress("reading", total) as tell:
+        found = connection.ask(queues.verify, known, is_mending=is_mending, dead_cap=dead_cap, tell=tell)
     rows = [{"queue": each.queue, "what": each.what, "problem": each.problem, "done": each.remedy} for each in found]
     empty = f"nothing is wrong in {len(known)} queue{'' if len(known) == 1 else 's'}"
     columns = ("queue", "what", "problem", "done") if is_mending else ("queue", "what", "problem")
-    print_rows(rows, columns=columns, output=output, empty=empty)
+    print_rows(rows, columns=columns, empty=empty)
     return EXIT_OK if all(each.remedy for each in found) else EXIT_NO
 
 
@@ -59,7 +58,7 @@ def fsck(*, names: tuple[str, ...], is_mending: bool, output: str, load_settings
 @reason_option
 @config_options
 @output_option
-def pause(*, names: tuple[str, ...], reason: str, output: str, load_settings: LoadSettings) -> None:
+def pause(*, names: tuple[str, ...], reason: str, load_settings: LoadSettings) -> None:
     """Let nothing be fetched. Started runs go on, and runs may still be put into the queue.
 
     \b
@@ -67,28 +66,27 @@ def pause(*, names: tuple[str, ...], reason: str, output: str, load_settings: Lo
       tenure queue pause reports --reason 'database moves'
     """
     with connected(load_settings().settings) as connection, checked_options():
-        configured = configured_queues(connection)
-        done = ask(connection, queues.pause(connection.keys, names, by=who(), reason=reason, configured=configured))
+        configured = connection.configured_queues
+        done = connection.ask(queues.pause, names, by=who(), reason=reason, configured=configured)
     results = {True: "paused", False: "was paused; the reason is replaced"}
     rows = [{"queue": name, "result": results[is_new]} for name, is_new in done]
-    print_rows(rows, columns=("queue", "result"), output=output, empty="")
+    print_rows(rows, columns=("queue", "result"))
 
 
 @click.command(cls=SectionedCommand)
 @click.argument("names", metavar="QUEUE...", nargs=-1, required=True)
-@config_options
+@cluster_options
 @output_option
-def resume(*, names: tuple[str, ...], output: str, load_settings: LoadSettings) -> None:
+def resume(*, names: tuple[str, ...], connection: Connection) -> None:
     """End a pause.
 
     \b
     Example:
       tenure queue resume reports
     """
-    with connected(load_settings().settings) as connection:
-        done = ask(connection, queues.resume(connection.keys, names, configured=configured_queues(connection)))
+    done = connection.ask(queues.resume, names, configured=connection.configured_queues)
     rows = [{"queue": name, "result": "resumed" if was_paused else "was not paused"} for name, was_paused in done]
-    print_rows(rows, columns=("queue", "result"), output=output, empty="")
+    print_rows(rows, columns=("queue", "result"))
 
 
 @click.command(cls=SectionedCommand)
@@ -96,9 +94,9 @@ def resume(*, names: tuple[str, ...], output: str, load_settings: LoadSettings) 
 @click.option("--job", default="", help="Only runs of this job.")
 @reason_option
 @yes_option
-@config_options
+@cluster_options
 @output_option
-def purge(*, name: str, job: str, reason: str, yes: bool, output: str, load_settings: LoadSettings) -> None:
+def purge(*, name: str, job: str, reason: str, yes: bool, connection: Connection) -> None:
     """End the waiting runs of a queue: ready, delayed, blocked and suspect ones. Running ones go on; dead runs stay.
 
     Each run leaves a line in the history. Runs put into the queue meanwhile may stay.
@@ -108,16 +106,14 @@ def purge(*, name: str, job: str, reason: str, yes: bool, output: str, load_sett
       tenure queue purge reports
       tenure queue purge reports --job report.make --yes
     """
-    with connected(load_settings().settings) as connection:
-        counts = ask(connection, queues.counts(connection.keys, name, configured_queues(connection)))
-        waiting = queues.waiting(counts)
-        which = f"all runs of job {job}" if job else f"all {waiting} runs"
-        confirm(f"End {which} that wait in queue {name}?", yes=yes)
-        history = connection.settings.queues.history
-        with progress(f"purging {name}", waiting) as tell:
-            purge = queues.purge(connection.keys, counts, job=job, by=who(), reason=reason, history=history, tell=tell)
-            ended = ask(connection, purge)
-    print_rows([{"queue": name, "ended": ended}], columns=("queue", "ended"), output=output, empty="")
+    counts = connection.ask(queues.counts, name, connection.configured_queues)
+    waiting = queues.waiting(counts)
+    which = f"all runs of job {job}" if job else f"all {waiting} runs"
+    confirm(f"End {which} that wait in queue {name}?", yes=yes)
+    history = connection.settings.queues.history
+    with progress(f"purging {name}", waiting) as tell:
+        ended = connection.ask(queues.purge, counts, job=job, by=who(), reason=reason, history=history, tell=tell)
+    print_rows([{"queue": name, "ended": ended}], columns=("queue", "ended"))
 
 
 @click.command(cls=SectionedCommand)
@@ -126,7 +122,7 @@ def purge(*, name: str, job: str, reason: str, yes: bool, output: str, load_sett
 @yes_option
 @config_options
 @output_option
-def move(*, source: str, target: str, yes: bool, output: str, load_settings: LoadSettings) -> int:
+def move(*, source: str, target: str, yes: bool, load_settings: LoadSettings) -> int:
     """Move the waiting runs of a queue to another, in their order. Running and dead ones stay.
 
     Limits, priorities and charges go with each run. One whose id the target has stays; then it exits with 3.
@@ -138,14 +134,14 @@ def move(*, source: str, target: str, yes: bool, output: str, load_settings: Loa
     if source == target:
         raise click.UsageError("FROM and TO are the same queue")
     with connected(load_settings().settings) as connection:
-        configured = configured_queues(connection)
-        counts = ask(connection, queues.counts(connection.keys, source, configured))
-        ask(connection, queues.known(connection.keys, [target], configured))
+        configured = connection.configured_queues
+        counts = connection.ask(queues.counts, source, configured)
+        connection.ask(queues.known, [target], configured)
         confirm(f"Move {queues.waiting(counts)} runs from queue {source} to {target}?", yes=yes)
         with progress(f"moving {source}", queues.waiting(counts)) as tell:
-            moved, stayed = ask(connection, queues.move(connection.keys, counts, target, tell=tell))
+            moved, stayed = connection.ask(queues.move, counts, target, tell=tell)
     row = {"from": source, "to": target, "moved": moved, "stayed": stayed}
-    print_rows([row], columns=("from", "to", "moved", "stayed"), output=output, empty="")
+    print_rows([row], columns=("from", "to", "moved", "stayed"))
     return EXIT_NO if stayed else EXIT_OK
 
 
@@ -175,46 +171,44 @@ def queue() -> None:
 
 
 @queue.command("list")
-@config_options
+@cluster_options
 @list_options
-def queue_list(*, output: str, load_settings: LoadSettings) -> None:
+def queue_list(*, connection: Connection) -> None:
     """List queues: ready, blocked, running, later and dead runs, and which kinds of runs live workers take.
 
     \b
     Example:
       tenure queue list -o json
     """
-    with connected(load_settings().settings) as connection:
-        served = ask(connection, queues.served_kinds(connection.keys))
-        rows = [queue_row(each, served) for each in ask(connection, queues.overview(connection.keys))]
-    print_rows(rows, columns=_COLUMNS, output=output, empty="no queue was used yet")
+    served = connection.ask(queues.served_kinds)
+    rows = [queue_row(each, served) for each in connection.ask(queues.overview)]
+    print_rows(rows, columns=_COLUMNS, empty="no queue was used yet")
 
 
 @queue.command("show")
 @click.argument("name", metavar="QUEUE")
-@config_options
+@cluster_options
 @output_option
-def queue_show(*, name: str, output: str, load_settings: LoadSettings) -> None:
+def queue_show(*, name: str, connection: Connection) -> None:
     """Show one queue: ready runs by kind and priority, the age of the oldest, totals and pace.
 
     \b
     Example:
       tenure queue show default
     """
-    with connected(load_settings().settings) as connection:
-        counts = ask(connection, queues.counts(connection.keys, name, configured_queues(connection)))
-        rate = ask(connection, queues.rate(connection.keys, counts))
-        row = queue_row(counts, ask(connection, queues.served_kinds(connection.keys)))
+    counts = connection.ask(queues.counts, name, connection.configured_queues)
+    rate = connection.ask(queues.rate, counts)
+    row = queue_row(counts, connection.ask(queues.served_kinds))
     lists = [
         {"kind": kind.value, "priority": PRIORITY_NAMES[priority], "ready": count}
         for (kind, priority), count in counts.ready.items()
     ]
     suspects = {kind.value: count for kind, count in counts.suspects.items()}
-    if output != "table":
+    if not is_table():
         row |= {"paused_by": counts.paused_by, "paused_since": moment(counts.paused_ms)}
-        print_value(row | {"lists": lists, "suspects": suspects, "ended_per_s": rate}, output=output)
+        print_value(row | {"lists": lists, "suspects": suspects, "ended_per_s": rate})
         return
-    print_rows([row], columns=_COLUMNS, output=output, empty="")
+    print_rows([row], columns=_COLUMNS)
     if counts.paused is not None:
         since = distance(counts.paused_ms, counts.now_ms) or "at an unknown time"
         say(f"\npaused {since} by {counts.paused_by or 'nobody named'}: {counts.paused or 'no reason given'}")

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import click
 
-from supervisor.cli.cluster import INSTANT, ask, confirm, who
-from supervisor.cli.connection import Connection, connected
+from supervisor.cli.cluster import INSTANT, confirm, who
+from supervisor.cli.connection import Connection, cluster_options, connected
 from supervisor.cli.help import SectionedGroup
 from supervisor.cli.options import DURATION, LoadSettings, config_options
 from supervisor.cli.output import list_options, moment, output_option, print_rows, print_value, progress
-from supervisor.cli.queue.params import configured_queues, yes_option
+from supervisor.cli.queue.params import yes_option
 from supervisor.core.errors import EXIT_FAILED, EXIT_NO, EXIT_OK
-from supervisor.operations import Operation, Tell
+from supervisor.operations import Operation
 from supervisor.operations import dead as operations
 from supervisor.operations.dead import DeadFilter, DeadRun, reason_of
 from supervisor.operations.runs import RunView
@@ -73,9 +74,9 @@ def dead() -> None:
 @dead.command("list")
 @filtered
 @click.option("-n", "--count", type=click.IntRange(1, COUNT_MAX), default=50, show_default=True, help="How many.")
-@config_options
+@cluster_options
 @list_options
-def dead_list(*, which: DeadFilter, count: int, output: str, load_settings: LoadSettings) -> None:
+def dead_list(*, which: DeadFilter, count: int, connection: Connection) -> None:
     """List dead runs, newest first.
 
     \b
@@ -83,26 +84,24 @@ def dead_list(*, which: DeadFilter, count: int, output: str, load_settings: Load
       tenure dead list --job report.make
       tenure dead list --error ConnectionRefused --before -1h -o json
     """
-    with connected(load_settings().settings) as connection:
-        configured = configured_queues(connection)
-        found = ask(connection, operations.find(connection.keys, which, count=count, configured=configured))
-    print_rows([dead_row(each) for each in found], columns=_COLUMNS, output=output, empty="no dead run")
+    configured = connection.configured_queues
+    found = connection.ask(operations.find, which, count=count, configured=configured)
+    print_rows([dead_row(each) for each in found], columns=_COLUMNS, empty="no dead run")
 
 
 @dead.command("show")
 @click.argument("run_id", metavar="RUN")
-@config_options
+@cluster_options
 @output_option
-def dead_show(*, run_id: str, output: str, load_settings: LoadSettings) -> None:
+def dead_show(*, run_id: str, connection: Connection) -> None:
     """Show one dead run: why, its traceback, its worker, how often it was tried.
 
     \b
     Example:
       tenure dead show nightly-report@1795055400000
     """
-    with connected(load_settings().settings) as connection:
-        view = ask(connection, operations.show(connection.keys, run_id))
-    print_value(dead_record(view), output="yaml" if output == "table" else output)
+    view = connection.ask(operations.show, run_id)
+    print_value(dead_record(view))
 
 
 @dead.command("requeue")
@@ -113,7 +112,7 @@ def dead_show(*, run_id: str, output: str, load_settings: LoadSettings) -> None:
 @yes_option
 @config_options
 @output_option
-def dead_requeue(*, which: DeadFilter, delay_s: float, yes: bool, output: str, load_settings: LoadSettings) -> int:
+def dead_requeue(*, which: DeadFilter, delay_s: float, yes: bool, load_settings: LoadSettings) -> int:
     """Let dead runs run again, with all their attempts, from the tail of their queue.
 
     Exits with 3 when one could not: another run holds its unique key, or nothing that could run is left of it.
@@ -123,14 +122,8 @@ def dead_requeue(*, which: DeadFilter, delay_s: float, yes: bool, output: str, l
       tenure dead requeue nightly-report@1795055400000
       tenure dead requeue --job report.make --error Timeout --delay 10m --yes
     """
-
-    def requeue(connection: Connection, found: operations.Selected, tell: Tell) -> Operation[list[operations.Result]]:
-        history, delay_ms = connection.settings.queues.history, round(delay_s * 1000)
-        return operations.requeue(connection.keys, found, delay_ms=delay_ms, by=who(), history=history, tell=tell)
-
-    return _change(
-        which, "Requeue", requeue, done=operations.REQUEUED, yes=yes, output=output, load_settings=load_settings
-    )
+    requeue = partial(operations.requeue, delay_ms=round(delay_s * 1000))
+    return _change(which, "Requeue", requeue, done=operations.REQUEUED, yes=yes, load_settings=load_settings)
 
 
 @dead.command("drop")
@@ -141,7 +134,7 @@ def dead_requeue(*, which: DeadFilter, delay_s: float, yes: bool, output: str, l
 @yes_option
 @config_options
 @output_option
-def dead_drop(*, which: DeadFilter, note: str, yes: bool, output: str, load_settings: LoadSettings) -> int:
+def dead_drop(*, which: DeadFilter, note: str, yes: bool, load_settings: LoadSettings) -> int:
     """Forget dead runs. The history keeps a line of each.
 
     \b
@@ -149,38 +142,34 @@ def dead_drop(*, which: DeadFilter, note: str, yes: bool, output: str, load_sett
       tenure dead drop nightly-report@1795055400000
       tenure dead drop --before -7d --yes
     """
-
-    def drop(connection: Connection, found: operations.Selected, tell: Tell) -> Operation[list[operations.Result]]:
-        history = connection.settings.queues.history
-        return operations.drop(connection.keys, found, by=who(), reason=note, history=history, tell=tell)
-
-    return _change(which, "Drop", drop, done=operations.DROPPED, yes=yes, output=output, load_settings=load_settings)
+    drop = partial(operations.drop, reason=note)
+    return _change(which, "Drop", drop, done=operations.DROPPED, yes=yes, load_settings=load_settings)
 
 
 def _change(
     which: DeadFilter,
     verb: str,
-    change: Callable[[Connection, operations.Selected, Tell], Operation[list[operations.Result]]],
+    change: Callable[..., Operation[list[operations.Result]]],
     *,
     done: str,
     yes: bool,
-    output: str,
     load_settings: LoadSettings,
 ) -> int:
     """Apply ``change`` to the runs of ``which`` and print the result of each."""
     if not which.is_given:
         raise click.UsageError("which? give ids, --job, --reason, --error, --before, or --all")
     with connected(load_settings().settings) as connection:
-        found = ask(connection, operations.selected(connection.keys, which, configured=configured_queues(connection)))
+        found = connection.ask(operations.selected, which, configured=connection.configured_queues)
         total = sum(map(len, found.values()))
         if total:
             confirm(f"{verb} {total} dead run{'s' if total > 1 else ''}?", yes=yes)
         with progress(verb.lower(), total) as tell:
-            results = ask(connection, change(connection, found, tell))
+            history = connection.settings.queues.history
+            results = connection.ask(change, found, by=who(), history=history, tell=tell)
     rows: list[dict[str, Any]] = [{"run": each, "queue": name, "result": result} for name, each, result in results]
     missing = set(which.ids) - {row["run"] for row in rows}
     rows += [{"run": each, "queue": None, "result": "is not dead"} for each in which.ids if each in missing]
-    print_rows(rows, columns=("run", "queue", "result"), output=output, empty="no dead run matches")
+    print_rows(rows, columns=("run", "queue", "result"), empty="no dead run matches")
     if missing:
         return EXIT_FAILED
     return EXIT_OK if all(row["result"] == done for row in rows) else EXIT_NO

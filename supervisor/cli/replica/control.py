@@ -13,7 +13,7 @@ import click
 
 from supervisor.cli.help import SectionedCommand as CliCommand
 from supervisor.cli.options import DURATION, LoadSettings, config_options
-from supervisor.cli.output import output_option, print_value, say
+from supervisor.cli.output import is_table, output_option, print_value, say
 from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_FAILED, EXIT_OK, ConfigError, TenureError
 from supervisor.core.units import SECOND_NS
@@ -52,7 +52,7 @@ def _tree_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--timeout", "timeout_s", type=DURATION, default="60s", show_default=True, help="How long to wait.")
 @config_options
 @output_option
-def reload_(*, meant: Meant, timeout_s: float, output: str, load_settings: LoadSettings) -> int:
+def reload_(*, meant: Meant, timeout_s: float, load_settings: LoadSettings) -> int:
     """Make a running tree follow its changed configuration, and report the result.
 
     The tree reads the files that it was started with. Exits with 1 when it refuses them: then nothing has changed.
@@ -65,8 +65,8 @@ def reload_(*, meant: Meant, timeout_s: float, output: str, load_settings: LoadS
     """
     found = _find(meant, load_settings)
     if found is None:
-        return _remote(meant.replica, "reload", output, load_settings, done="reloaded", wait_s=timeout_s)
-    return _reload(found, timeout_s, output)
+        return _remote(meant.replica, "reload", load_settings, done="reloaded", wait_s=timeout_s)
+    return _reload(found, timeout_s)
 
 
 @click.command(cls=CliCommand)
@@ -77,7 +77,7 @@ def reload_(*, meant: Meant, timeout_s: float, output: str, load_settings: LoadS
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @config_options
 @output_option
-def stop(*, meant: Meant, timeout_s: float | None, yes: bool, output: str, load_settings: LoadSettings) -> int:
+def stop(*, meant: Meant, timeout_s: float | None, yes: bool, load_settings: LoadSettings) -> int:
     """Stop a tree as SIGTERM does: running jobs are finished within the grace. Waits until it is gone.
 
     Exits with 1 when not everything drained, or it is not gone in time.
@@ -92,9 +92,9 @@ def stop(*, meant: Meant, timeout_s: float | None, yes: bool, output: str, load_
     found = _find(meant, load_settings)
     if found is None:
         confirm(f"Stop replica {meant.replica}?", yes=yes)
-        return _remote(meant.replica, "stop", output, load_settings, done="stops", wait_s=15.0)
+        return _remote(meant.replica, "stop", load_settings, done="stops", wait_s=15.0)
     confirm(f"Stop {found.plate.replica} (pid {found.plate.pid})?", yes=yes)
-    return _stop(found, timeout_s, output)
+    return _stop(found, timeout_s)
 
 
 def _find(meant: Meant, load_settings: LoadSettings) -> RunningTree | None:
@@ -140,7 +140,7 @@ def _directory(data_dir: Path | None, load_settings: LoadSettings) -> tuple[Path
     return Path(settings.data_dir), settings.cluster
 
 
-def _reload(found: RunningTree, timeout_s: float, output: str) -> int:
+def _reload(found: RunningTree, timeout_s: float) -> int:
     from supervisor.process import run_file
 
     plate = found.plate
@@ -153,15 +153,15 @@ def _reload(found: RunningTree, timeout_s: float, output: str) -> int:
             now = run_file.read(found.place)
             # One that began before we asked may have read the files before they were changed.
             if now is not None and now.reload.outcome is not None and now.reload.began_ns >= asked_ns:
-                return _tell_reload(plate.replica, now.reload, output)
+                return _tell_reload(plate.replica, now.reload)
         is_gone = handle.is_gone()
     why = f"no outcome within {timeout_s:g} s" if not is_gone else "the tree ended meanwhile"
     raise TenureError(f"{plate.replica} (pid {plate.pid}): {why}; its log has details")
 
 
-def _tell_reload(replica: str, ending: Any, output: str) -> int:
+def _tell_reload(replica: str, ending: Any) -> int:
     is_success = ending.outcome.is_success
-    if output != "table":
+    if not is_table():
         value = {
             "replica": replica,
             "outcome": ending.outcome.value,
@@ -169,7 +169,7 @@ def _tell_reload(replica: str, ending: Any, output: str) -> int:
             "reasons": list(ending.reasons),
             "stale": list(ending.stale),
         }
-        print_value(value, output=output)
+        print_value(value)
     elif is_success:
         changed = f": {', '.join(ending.changed)}" if ending.changed else ""
         say(f"{replica}: {ending.outcome.value}{changed}")
@@ -183,7 +183,7 @@ def _tell_reload(replica: str, ending: Any, output: str) -> int:
     return EXIT_OK if is_success else EXIT_FAILED
 
 
-def _stop(found: RunningTree, timeout_s: float | None, output: str) -> int:
+def _stop(found: RunningTree, timeout_s: float | None) -> int:
     from supervisor.process import run_file
     from supervisor.process.system.linux import children_of
 
@@ -201,31 +201,29 @@ def _stop(found: RunningTree, timeout_s: float | None, output: str) -> int:
     took_s = round((clock.elapsed_ns() - began_ns) / SECOND_NS, 2)
     last = run_file.read(found.place)
     code = last.exit_code if last is not None and last.pid == plate.pid else None
-    if output != "table":
-        print_value({"replica": plate.replica, "exit_code": code, "took_s": took_s}, output=output)
+    if not is_table():
+        print_value({"replica": plate.replica, "exit_code": code, "took_s": took_s})
     else:
         shown = "its exit code is not known" if code is None else f"exit code {code}"
         say(f"{plate.replica}: stopped after {took_s} s, {shown}")
     return EXIT_OK if code == EXIT_OK else EXIT_FAILED
 
 
-def _remote(
-    replica: str | None, word: str, output: str, load_settings: LoadSettings, *, done: str, wait_s: float
-) -> int:
+def _remote(replica: str | None, word: str, load_settings: LoadSettings, *, done: str, wait_s: float) -> int:
     """Ask a replica through Redis."""
-    from supervisor.cli.cluster import ask, command_replica
+    from supervisor.cli.cluster import command_replica
     from supervisor.cli.connection import connected
     from supervisor.operations import workers
 
     with connected(load_settings().settings) as connection:
-        name = ask(connection, workers.chosen(connection.keys, replica))
+        name = connection.ask(workers.chosen, replica)
         answer = command_replica(connection, workers.WorkerTarget(name), workers.Word(word), wait_s=wait_s)
     if answer is None:
         raise TenureError(f"{name} gave no answer within {wait_s:g} s; its log shows whether it took the command")
     if not answer.is_done:
         raise TenureError(f"{name}: {answer.reason}")
-    if output != "table":
-        print_value({"replica": name, "outcome": done}, output=output)
+    if not is_table():
+        print_value({"replica": name, "outcome": done})
     else:
         say(f"{name}: {done}")
     return EXIT_OK

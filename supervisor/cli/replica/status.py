@@ -7,21 +7,20 @@ from typing import Unpack
 
 import click
 
-from supervisor.cli.cluster import ask, server_now_ms
-from supervisor.cli.connection import connected
+from supervisor.cli.connection import Connection, cluster_options
 from supervisor.cli.help import SectionedCommand, SectionedGroup
 from supervisor.cli.leader.format import CANDIDATE_COLUMNS, leader_line, lease_row, replica_rows
 from supervisor.cli.options import LoadSettings, config_options
-from supervisor.cli.output import list_options, output_option, print_rows, print_section, print_value, say
+from supervisor.cli.output import is_table, list_options, output_option, print_rows, print_section, print_value, say
 from supervisor.cli.runs.enqueueing import RunOptions, enqueue_options, put_run
 from supervisor.cli.schedule.format import record_row
 from supervisor.core.errors import EXIT_NO
 
 
 @click.command(cls=SectionedCommand)
-@config_options
+@cluster_options
 @output_option
-def status(*, output: str, load_settings: LoadSettings) -> int:
+def status(*, connection: Connection) -> int:
     """Show the leader, the replicas, the queues, the latest runs and the next fires.
 
     Exits with 3 when nobody leads.
@@ -34,15 +33,14 @@ def status(*, output: str, load_settings: LoadSettings) -> int:
     from supervisor.cli.runs.commands import history_row
     from supervisor.operations import leader, queues, runs, schedules
 
-    with connected(load_settings().settings) as connection:
-        lease, candidates = ask(connection, leader.show(connection.keys))
-        replicas = replica_rows(lease, candidates)
-        now_ms = server_now_ms(connection)
-        rows = [record_row(record, now_ms) for record in ask(connection, schedules.browse(connection.keys))]
-        served = ask(connection, queues.served_kinds(connection.keys))
-        depths = [queue_row(each, served) for each in ask(connection, queues.overview(connection.keys))]
-        recent = [history_row(*each) for each in ask(connection, runs.latest(connection.keys, count=10))]
-    if output != "table":
+    lease, candidates = connection.ask(leader.show)
+    replicas = replica_rows(lease, candidates)
+    now_ms = connection.ask(schedules.now_ms)
+    rows = [record_row(record, now_ms) for record in connection.ask(schedules.browse)]
+    served = connection.ask(queues.served_kinds)
+    depths = [queue_row(each, served) for each in connection.ask(queues.overview)]
+    recent = [history_row(*each) for each in connection.ask(runs.latest, count=10)]
+    if not is_table():
         value = {
             "leader": lease_row(lease),
             "replicas": replicas,
@@ -50,7 +48,7 @@ def status(*, output: str, load_settings: LoadSettings) -> int:
             "schedules": rows,
             "recent_runs": recent,
         }
-        print_value(value, output=output)
+        print_value(value)
         return 0 if lease.holder else EXIT_NO
     say(leader_line(lease))
     print_section("Replicas", replicas, columns=CANDIDATE_COLUMNS, empty="none has campaigned yet")
@@ -73,7 +71,7 @@ def job() -> None:
 @job.command("list")
 @config_options
 @list_options
-def job_list(*, output: str, load_settings: LoadSettings) -> None:
+def job_list(*, load_settings: LoadSettings) -> None:
     """List the jobs that the modules under ``jobs:`` register. Needs no running tree.
 
     \b
@@ -101,7 +99,6 @@ def job_list(*, output: str, load_settings: LoadSettings) -> None:
     print_rows(
         rows,
         columns=("job", "kind", "queue", "timeout_s", "attempts", "signature"),
-        output=output,
         empty="no jobs: list modules under jobs:",
     )
 
@@ -110,7 +107,7 @@ def job_list(*, output: str, load_settings: LoadSettings) -> None:
 @click.argument("name")
 @config_options
 @output_option
-def job_show(*, name: str, output: str, load_settings: LoadSettings) -> None:
+def job_show(*, name: str, load_settings: LoadSettings) -> None:
     """Show one job: its options, and the JSON Schema of its arguments. Needs no running tree.
 
     \b
@@ -135,7 +132,7 @@ def job_show(*, name: str, output: str, load_settings: LoadSettings) -> None:
         "description": (spec.function.__doc__ or "").strip().split("\n")[0],
         "arguments": arguments_schema(spec),
     }
-    print_value(value, output=output)
+    print_value(value)
 
 
 @job.command("run")

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from supervisor.cli.cluster import ask, command_replica, confirm
-from supervisor.cli.connection import connected
+from supervisor.cli.cluster import command_replica, confirm
+from supervisor.cli.connection import Connection, cluster_options, connected
 from supervisor.cli.help import SectionedCommand as CliCommand
 from supervisor.cli.help import SectionedGroup
 from supervisor.cli.options import LoadSettings, config_options
@@ -28,9 +28,9 @@ def worker() -> None:
 
 @worker.command("list")
 @click.option("--replica", help="Only of this replica: its id or its name.")
-@config_options
+@cluster_options
 @list_options
-def worker_list(*, replica: str | None, output: str, load_settings: LoadSettings) -> int:
+def worker_list(*, replica: str | None, connection: Connection) -> int:
     """List the worker processes of all replicas, and the runs of each.
 
     Each replica is asked, and answers within about a second. One that does not is shown by its data in Redis,
@@ -41,9 +41,8 @@ def worker_list(*, replica: str | None, output: str, load_settings: LoadSettings
       tenure worker list
       tenure worker list --replica web-1 -o json
     """
-    with connected(load_settings().settings) as connection:
-        rows = [_row(each) for each in ask(connection, workers.overview(connection.keys, replica))]
-    print_rows(rows, columns=COLUMNS, output=output, empty="no replica has workers")
+    rows = [_row(each) for each in connection.ask(workers.overview, replica)]
+    print_rows(rows, columns=COLUMNS, empty="no replica has workers")
     return EXIT_OK if rows else EXIT_NO
 
 
@@ -80,13 +79,12 @@ def _control(word: Word, *, done: str, question: str = "") -> Callable[..., int]
         replica: str | None,
         everything: bool,
         yes: bool,
-        output: str,
         load_settings: LoadSettings,
     ) -> int:
         if everything == (target is not None):
             raise click.UsageError("name one worker, by its slot or its session, or give --all")
         with connected(load_settings().settings) as connection:
-            found = ask(connection, workers.target(connection.keys, target or "", replica))
+            found = connection.ask(workers.target, target or "", replica)
             if question and everything:
                 confirm(f"{question} {found.replica}?", yes=yes)
             answer = command_replica(connection, found, word)
@@ -95,7 +93,7 @@ def _control(word: Word, *, done: str, question: str = "") -> Callable[..., int]
             row["result"] = "no answer; `tenure worker list` shows whether that replica lives"
         elif not answer.is_done:
             row["result"] = f"refused: {answer.reason}"
-        print_rows([row], columns=("replica", "worker", "result"), output=output, empty="nothing")
+        print_rows([row], columns=("replica", "worker", "result"), empty="nothing")
         return EXIT_OK if answer is not None and answer.is_done else EXIT_FAILED
 
     return act

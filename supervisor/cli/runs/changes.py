@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from supervisor.cli.cluster import ask, confirm, who
-from supervisor.cli.connection import Connection, connected
+from supervisor.cli.cluster import confirm, who
+from supervisor.cli.connection import Connection, cluster_options
 from supervisor.cli.help import SectionedCommand
-from supervisor.cli.options import DURATION, LoadSettings, config_options
+from supervisor.cli.options import DURATION
 from supervisor.cli.output import output_option, print_rows, span
-from supervisor.cli.queue.params import PRIORITY_NAMES, configured_queues, reason_option, yes_option
+from supervisor.cli.queue.params import PRIORITY_NAMES, reason_option, yes_option
 from supervisor.core.errors import EXIT_FAILED, EXIT_NO, EXIT_OK
 from supervisor.core.model import PRIORITIES
 from supervisor.operations import queues, runs
@@ -38,7 +38,7 @@ _WHERE = {
 @click.option("--grace", "grace_s", type=DURATION, default="10s", show_default=True, help="With --kill: how long.")
 @reason_option
 @yes_option
-@config_options
+@cluster_options
 @output_option
 def cancel(
     *,
@@ -48,8 +48,7 @@ def cancel(
     grace_s: float,
     reason: str,
     yes: bool,
-    output: str,
-    load_settings: LoadSettings,
+    connection: Connection,
 ) -> int:
     """End runs: one that waits at once, one that runs is asked, within a second, by its attempt.
 
@@ -62,20 +61,13 @@ def cancel(
       tenure runs cancel import-17 --kill --grace 30s --reason 'wrong file' --yes
     """
     kill_ms = max(1, round(grace_s * 1000)) if is_killed else 0
-    with connected(load_settings().settings) as connection:
-        chosen = _chosen(connection, queue_name, run_ids)
-        confirm(f"Cancel {chosen[0][1] if len(chosen) == 1 else f'{len(chosen)} runs'}?", yes=yes)
-        request = runs.cancel(
-            connection.keys,
-            chosen,
-            history=connection.settings.queues.history,
-            by=who(),
-            reason=reason,
-            kill_ms=kill_ms,
-        )
-        done = ask(connection, request)
-        rows = [_cancel_row(connection, each, found, kill_ms) for (_, each), found in done]
-    print_rows(rows, columns=("run", "queue", "result"), output=output, empty="")
+    chosen = _chosen(connection, queue_name, run_ids)
+    confirm(f"Cancel {chosen[0][1] if len(chosen) == 1 else f'{len(chosen)} runs'}?", yes=yes)
+    done = connection.ask(
+        runs.cancel, chosen, history=connection.settings.queues.history, by=who(), reason=reason, kill_ms=kill_ms
+    )
+    rows = [_cancel_row(connection, each, found, kill_ms) for (_, each), found in done]
+    print_rows(rows, columns=("run", "queue", "result"))
     return max(EXIT_NO if row["code"] == "no" else EXIT_FAILED if row["code"] == "unknown" else 0 for row in rows)
 
 
@@ -87,7 +79,7 @@ def _chosen(connection: Connection, queue: str | None, run_ids: Sequence[str]) -
         UnknownQueueError: there is no such queue.
     """
     if queue:
-        ask(connection, queues.known(connection.keys, [queue], configured_queues(connection)))
+        connection.ask(queues.known, [queue], connection.configured_queues)
     return runs.checked_runs([(queue or "", each) for each in run_ids])
 
 
@@ -112,7 +104,7 @@ def _cancel_row(connection: Connection, run_id: str, found: Cancelled, kill_ms: 
 
 def _found(connection: Connection, run_id: str) -> runs.RunView | None:
     try:
-        return ask(connection, runs.show(connection.keys, run_id)).view
+        return connection.ask(runs.show, run_id).view
     except UnknownRunError:
         return None
 
@@ -120,9 +112,9 @@ def _found(connection: Connection, run_id: str) -> runs.RunView | None:
 @click.command(cls=SectionedCommand)
 @_runs_argument
 @_queue_option
-@config_options
+@cluster_options
 @output_option
-def requeue(*, run_ids: tuple[str, ...], queue_name: str | None, output: str, load_settings: LoadSettings) -> int:
+def requeue(*, run_ids: tuple[str, ...], queue_name: str | None, connection: Connection) -> int:
     """Let delayed or retrying runs start now. A dead one: see `tenure dead requeue`.
 
     Exits with 3 when one was not delayed.
@@ -131,10 +123,9 @@ def requeue(*, run_ids: tuple[str, ...], queue_name: str | None, output: str, lo
     Example:
       tenure runs requeue 019f6e0a-3f6c-7d2e-8a54-0d3c4b1f9a11
     """
-    with connected(load_settings().settings) as connection:
-        done = ask(connection, runs.hasten(connection.keys, _chosen(connection, queue_name, run_ids)))
+    done = connection.ask(runs.hasten, _chosen(connection, queue_name, run_ids))
     rows = [{"run": each, "queue": found.queue, "result": _hastened(found)} for (_, each), found in done]
-    print_rows(rows, columns=("run", "queue", "result"), output=output, empty="")
+    print_rows(rows, columns=("run", "queue", "result"))
     if any(not row["queue"] for row in rows):
         return EXIT_FAILED
     return EXIT_OK if all(row["result"] == "ready now" for row in rows) else EXIT_NO
@@ -150,20 +141,17 @@ def _hastened(found: Placed) -> str:
 @click.argument("priority", metavar="PRIORITY", type=click.Choice(list(PRIORITIES)))
 @_runs_argument
 @_queue_option
-@config_options
+@cluster_options
 @output_option
-def set_priority(
-    *, priority: str, run_ids: tuple[str, ...], queue_name: str | None, output: str, load_settings: LoadSettings
-) -> int:
+def set_priority(*, priority: str, run_ids: tuple[str, ...], queue_name: str | None, connection: Connection) -> int:
     """Give runs another priority: high, normal or low. One that is ready goes to the tail of its new list.
 
     \b
     Example:
       tenure runs set-priority high import-17
     """
-    with connected(load_settings().settings) as connection:
-        chosen = _chosen(connection, queue_name, run_ids)
-        done = ask(connection, runs.set_priority(connection.keys, chosen, PRIORITIES[priority]))
+    chosen = _chosen(connection, queue_name, run_ids)
+    done = connection.ask(runs.set_priority, chosen, PRIORITIES[priority])
     rows = [
         {
             "run": each,
@@ -173,5 +161,5 @@ def set_priority(
         }
         for (_, each), found in done
     ]
-    print_rows(rows, columns=("run", "queue", "was", "place"), output=output, empty="")
+    print_rows(rows, columns=("run", "queue", "was", "place"))
     return EXIT_OK if all(row["queue"] for row in rows) else EXIT_FAILED

@@ -7,10 +7,8 @@ from typing import Any
 import click
 import msgspec
 
-from supervisor.cli.cluster import ask
-from supervisor.cli.connection import connected
+from supervisor.cli.connection import Connection, cluster_options
 from supervisor.cli.help import SectionedGroup
-from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import list_options, moment, output_option, print_rows, print_value, span
 from supervisor.cli.runs.changes import cancel, requeue, set_priority
 from supervisor.cli.runs.logs import logs
@@ -46,9 +44,9 @@ def runs() -> None:
 @click.option("--queue", help="Only this queue.")
 @click.option("--running", "is_running", is_flag=True, help="Runs in work instead of attempts that ended.")
 @click.option("-n", "--count", type=click.IntRange(1, COUNT_MAX), default=20, show_default=True, help="How many.")
-@config_options
+@cluster_options
 @list_options
-def runs_list(*, queue: str | None, is_running: bool, count: int, output: str, load_settings: LoadSettings) -> None:
+def runs_list(*, queue: str | None, is_running: bool, count: int, connection: Connection) -> None:
     """List attempts that ended, newest first.
 
     \b
@@ -56,14 +54,13 @@ def runs_list(*, queue: str | None, is_running: bool, count: int, output: str, l
       tenure runs list --count 50
       tenure runs list --running
     """
-    with connected(load_settings().settings) as connection:
-        if is_running:
-            rows = [_running_row(each) for each in ask(connection, running(connection.keys, count=count, queue=queue))]
-        else:
-            rows = [history_row(*each) for each in ask(connection, latest(connection.keys, count=count, queue=queue))]
+    if is_running:
+        rows = [_running_row(each) for each in connection.ask(running, count=count, queue=queue)]
+    else:
+        rows = [history_row(*each) for each in connection.ask(latest, count=count, queue=queue)]
     ended = ("run", "job", "outcome", "attempt", "started", "duration", "session")
     working = ("run", "job", "queue", "attempt", "fetched", "session")
-    print_rows(rows, columns=working if is_running else ended, output=output, empty="no runs")
+    print_rows(rows, columns=working if is_running else ended, empty="no runs")
 
 
 def _running_row(each: RunningRun) -> dict[str, Any]:
@@ -79,9 +76,9 @@ def _running_row(each: RunningRun) -> dict[str, Any]:
 
 @runs.command("show")
 @click.argument("run_id", metavar="RUN")
-@config_options
+@cluster_options
 @output_option
-def runs_show(*, run_id: str, output: str, load_settings: LoadSettings) -> None:
+def runs_show(*, run_id: str, connection: Connection) -> None:
     """Show one run: where it is and why, its progress, how its attempts ended, its result, its error.
 
     Of its arguments it shows the names only: any of them may be a secret. "forgotten" is a run whose line newer ones
@@ -91,11 +88,10 @@ def runs_show(*, run_id: str, output: str, load_settings: LoadSettings) -> None:
     Example:
       tenure runs show nightly-report@1795055400000
     """
-    with connected(load_settings().settings) as connection:
-        found = ask(connection, show(connection.keys, run_id, is_thorough=True))
+    found = connection.ask(show, run_id, is_thorough=True)
     own = {"run": run_id, "state": "forgotten"} if found.view is None else _record(found.view)
     record = own | family_record(found.below, found.steps)
-    print_value(record, output="yaml" if output == "table" else output)
+    print_value(record)
 
 
 def _record(view: RunView) -> dict[str, Any]:

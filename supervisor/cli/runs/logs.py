@@ -8,11 +8,10 @@ from typing import Any
 import click
 import msgspec
 
-from supervisor.cli.cluster import ask
 from supervisor.cli.connection import connected
 from supervisor.cli.help import SectionedCommand
 from supervisor.cli.options import LoadSettings, config_options
-from supervisor.cli.output import moment, output_option, print_value, say
+from supervisor.cli.output import is_table, moment, output_option, print_value, say
 from supervisor.core.errors import EXIT_NO, EXIT_OK
 from supervisor.operations import run_logs
 from supervisor.operations.run_logs import AttemptLog
@@ -24,7 +23,7 @@ from supervisor.operations.run_logs import AttemptLog
 @click.option("--attempt", type=click.IntRange(1), help="Only of this attempt.")
 @config_options
 @output_option
-def logs(*, run_id: str, follow: bool, attempt: int | None, output: str, load_settings: LoadSettings) -> int:
+def logs(*, run_id: str, follow: bool, attempt: int | None, load_settings: LoadSettings) -> int:
     """Show what the attempts of a run printed and logged: of each the first and last 32 KiB, secrets masked.
 
     By default the output of failed attempts is kept (log.runs), for a week, and that of one that runs. It has no output
@@ -35,7 +34,7 @@ def logs(*, run_id: str, follow: bool, attempt: int | None, output: str, load_se
       tenure runs logs nightly-report@1795055400000
       tenure runs logs import-17 --follow
     """
-    if follow and output != "table":
+    if follow and not is_table():
         raise click.UsageError("--follow prints text: give it without --output")
     last: list[AttemptLog] = []
 
@@ -46,14 +45,13 @@ def logs(*, run_id: str, follow: bool, attempt: int | None, output: str, load_se
         say(text.removesuffix("\n").expandtabs())
 
     with connected(load_settings().settings) as connection:
-        keys = connection.keys
         if follow:
             with suppress(KeyboardInterrupt):  # how a person ends it, not a failure
-                ask(connection, run_logs.follow(keys, run_id, tell, attempt=attempt))
+                connection.ask(run_logs.follow, run_id, tell, attempt=attempt)
         else:
-            found = ask(connection, run_logs.read(keys, run_id, attempt=attempt))
-            if output != "table":
-                print_value([_record(log) for log in found], output=output)
+            found = connection.ask(run_logs.read, run_id, attempt=attempt)
+            if not is_table():
+                print_value([_record(log) for log in found])
                 return EXIT_OK if found else EXIT_NO
             for log in found:
                 tell(log, run_logs.text_after(log)[0])

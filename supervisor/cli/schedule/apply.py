@@ -8,11 +8,11 @@ from typing import Any
 
 import click
 
-from supervisor.cli.cluster import LABEL, ask, confirm, known_jobs
+from supervisor.cli.cluster import LABEL, confirm, known_jobs
 from supervisor.cli.connection import Connection, connected
 from supervisor.cli.help import SectionedCommand
 from supervisor.cli.options import LoadSettings, config_options, fail
-from supervisor.cli.output import output_option, print_rows, print_value, progress, say
+from supervisor.cli.output import is_table, output_option, print_rows, print_value, progress, say
 from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_FAILED, EXIT_OK, ConfigError, Problem
 from supervisor.core.model import ScheduleDef
@@ -60,7 +60,6 @@ def apply(
     labels: tuple[tuple[str, str], ...],
     drop_buffered: bool,
     yes: bool,
-    output: str,
     load_settings: LoadSettings,
 ) -> int:
     """Create and change dynamic schedules from a file of schedules, written as in the configuration.
@@ -87,15 +86,15 @@ def apply(
         definitions = _validated(connection, loaded, read, name=str(file), form=form)
         found = _compared(connection, definitions)
         wanted = {each.id for each in definitions}
-        surplus = ask(connection, operations.surplus(connection.keys, wanted, dict(labels))) if prune else []
+        surplus = connection.ask(operations.surplus, wanted, dict(labels)) if prune else []
         if dry_run:
-            return _show(found, surplus, output)
+            return _show(found, surplus)
         if surplus:
             confirm(f"Delete {len(surplus)} schedules that {file} does not name?", yes=yes)
-        code = _apply(connection, found, surplus, output)
+        code = _apply(connection, found, surplus)
         if drop_buffered:
             changed = [each.id for each in found if each.difference is DefinitionDifference.CHANGED]
-            dropped = ask(connection, schedules.drop_buffered(connection.keys, changed))
+            dropped = connection.ask(schedules.drop_buffered, changed)
             say(f"{dropped} waiting due times dropped", err=True)
         return code
 
@@ -162,11 +161,11 @@ def _note_past(definitions: tuple[ScheduleDef, ...]) -> None:
 
 
 def _compared(connection: Connection, definitions: tuple[ScheduleDef, ...]) -> list[Compared]:
-    if faults := ask(connection, followers.unfollowable(connection.keys, definitions)):
+    if faults := connection.ask(followers.unfollowable, definitions):
         remedy = "name one that is there, with times of its own or after others"
         fail(ConfigError([Problem(name, "after", why, remedy) for name, why in faults]))
     with progress("comparing", len(definitions)) as advance:
-        found = ask(connection, operations.compare(connection.keys, definitions, tell=advance))
+        found = connection.ask(operations.compare, definitions, tell=advance)
     clashes = [each.id for each in found if each.is_clash]
     if clashes:
         remedy = "change it there, or choose another id"
@@ -178,7 +177,7 @@ def _compared(connection: Connection, definitions: tuple[ScheduleDef, ...]) -> l
     return found
 
 
-def _show(found: list[Compared], surplus: list[Record], output: str) -> int:
+def _show(found: list[Compared], surplus: list[Record]) -> int:
     rows: list[dict[str, Any]] = [
         {
             "schedule": each.id,
@@ -186,31 +185,29 @@ def _show(found: list[Compared], surplus: list[Record], output: str) -> int:
             "fields": ", ".join(map(_change_words, each.fields)),
         }
         for each in found
-        if output != "table" or each.difference is not DefinitionDifference.UNCHANGED
+        if not is_table() or each.difference is not DefinitionDifference.UNCHANGED
     ]
     rows += [{"schedule": each.id, "difference": DefinitionDifference.DELETED.value, "fields": ""} for each in surplus]
-    print_rows(rows, columns=_COLUMNS, output=output, empty="nothing would change")
+    print_rows(rows, columns=_COLUMNS, empty="nothing would change")
     return EXIT_OK
 
 
-def _apply(connection: Connection, found: list[Compared], surplus: list[Record], output: str) -> int:
+def _apply(connection: Connection, found: list[Compared], surplus: list[Record]) -> int:
     outcome = ApplyResult()
     with progress("applying", len(found)) as advance:
         wall_ms = SystemClock().wall_ms()
-        ask(connection, operations.write(connection.keys, found, outcome, wall_ms=wall_ms, tell=advance))
+        connection.ask(operations.write, found, outcome, wall_ms=wall_ms, tell=advance)
     if surplus:
         with progress("deleting", len(surplus)) as advance:
-            ask(connection, operations.remove(connection.keys, surplus, outcome, tell=advance))
+            connection.ask(operations.remove, surplus, outcome, tell=advance)
     counts = {name: getattr(outcome, name) for name in ("created", "changed", "unchanged", "deleted")}
-    if output == "table":
+    if is_table():
         told = ", ".join(f"{count} {name}" for name, count in counts.items() if count or name != "deleted")
         say(f"{told}, {len(outcome.refused)} refused" if outcome.refused else told)
         for name, why in outcome.refused[:REFUSED_SHOWN]:
             say(f"{name}: {why}", err=True)
     else:
-        print_value(
-            {**counts, "refused": [{"schedule": name, "why": why} for name, why in outcome.refused]}, output=output
-        )
+        print_value({**counts, "refused": [{"schedule": name, "why": why} for name, why in outcome.refused]})
     return EXIT_FAILED if outcome.refused else EXIT_OK
 
 

@@ -7,22 +7,19 @@ import click
 from supervisor.cli.cluster import (
     INSTANT,
     LAST_INSTANT,
-    ask,
     confirm,
-    moment_of_patience,
-    server_now_ms,
     who,
 )
-from supervisor.cli.connection import Connection, connected
+from supervisor.cli.connection import Connection, connected, moment_of_patience
 from supervisor.cli.help import SectionedCommand
 from supervisor.cli.options import LoadSettings, config_options
-from supervisor.cli.output import moment, output_option, print_rows, print_value, progress, say
+from supervisor.cli.output import is_table, moment, output_option, print_rows, print_value, progress, say
 from supervisor.cli.schedule.format import backfill_row
 from supervisor.core.errors import EXIT_FAILED, EXIT_OK
 from supervisor.core.model import ScheduleDef, scheduled_run_id
 from supervisor.core.schedules.backfill import Chunk, SchedulePast, chunks
 from supervisor.core.schedules.triggers import after_completion_ms
-from supervisor.operations import backfills
+from supervisor.operations import backfills, schedules
 from supervisor.operations.backfills import OVERLAPS, REMEMBERED_MAX, BackfillRun, BackfillState
 from supervisor.operations.backfills import Request as BackfillRequest
 
@@ -71,7 +68,6 @@ def backfill(
     is_list: bool,
     cancelled: str | None,
     yes: bool,
-    output: str,
     load_settings: LoadSettings,
 ) -> int:
     """Run a schedule for due times that have passed: each at most once, under the id that the plan would have used.
@@ -90,34 +86,33 @@ def backfill(
         raise click.UsageError("give SCHEDULE and --from, or --list, or --cancel ID")
     with connected(load_settings().settings) as connection:
         if is_list:
-            return _list(connection, output)
+            return _list(connection)
         if cancelled:
             return _cancel(connection, cancelled)
         assert schedule_id is not None
         assert from_ms is not None
-        until_ms = server_now_ms(connection) if to_ms is None else to_ms
+        until_ms = connection.ask(schedules.now_ms) if to_ms is None else to_ms
         if until_ms < from_ms:
             raise click.UsageError(f"--to {moment(until_ms)} lies before --from {moment(from_ms)}")
         definition, known = _known(connection, schedule_id)
         planned = _plan(definition, known, from_ms=from_ms, until_ms=until_ms, limit=limit, is_forced=force)
-        marked = ask(connection, backfills.planned_runs(connection.keys, definition, planned, is_forced=force))
+        marked = connection.ask(backfills.planned_runs, definition, planned, is_forced=force)
         if dry_run:
-            return _dry_run(definition, planned, marked, output)
+            return _dry_run(definition, planned, marked)
         _warn(planned, known, until_ms)
         count = sum(each.is_again or not each.has_run for each in marked)
         if not count:
-            return _nothing(len(marked) + sum(chunk.skipped for chunk in planned), output)
+            return _nothing(len(marked) + sum(chunk.skipped for chunk in planned))
         confirm(f"Enqueue up to {count} runs of {schedule_id}?", yes=yes or count == 1)
         request = BackfillRequest(from_ms=from_ms, until_ms=until_ms, overlap=overlap, by=who(), at_ms=until_ms)
-        add = backfills.add(connection.keys, schedule_id, request, limit=count, is_forced=force)
-        name = ask(connection, add)
+        name = connection.ask(backfills.add, schedule_id, request, limit=count, is_forced=force)
         if no_wait:
-            return _asked(name, schedule_id, count, output)
-        return _follow(connection, name, count, output)
+            return _asked(name, schedule_id, count)
+        return _follow(connection, name, count)
 
 
 def _known(connection: Connection, schedule: str) -> tuple[ScheduleDef, SchedulePast]:
-    definition, known = ask(connection, backfills.past(connection.keys, schedule))
+    definition, known = connection.ask(backfills.past, schedule)
     if after_completion_ms(definition) is not None:
         say(f"note: {_NOT_PLANNED}", err=True)
     return definition, known
@@ -147,23 +142,23 @@ def _warn(planned: list[Chunk], known: SchedulePast, until_ms: int) -> None:
         )
 
 
-def _asked(name: str, schedule: str, limit: int, output: str) -> int:
-    if output == "table":
+def _asked(name: str, schedule: str, limit: int) -> int:
+    if is_table():
         click.echo(name)
     else:
-        print_value({"backfill": name, "schedule": schedule, "limit": limit}, output=output)
+        print_value({"backfill": name, "schedule": schedule, "limit": limit})
     return EXIT_OK
 
 
-def _nothing(left_out: int, output: str) -> int:
-    if output == "table":
+def _nothing(left_out: int) -> int:
+    if is_table():
         say(f"nothing to run: {left_out} due times ran or are left out")
     else:
-        print_value({"backfill": None, "enqueued": 0, "skipped": left_out}, output=output)
+        print_value({"backfill": None, "enqueued": 0, "skipped": left_out})
     return EXIT_OK
 
 
-def _dry_run(definition: ScheduleDef, planned: list[Chunk], marked: list[BackfillRun], output: str) -> int:
+def _dry_run(definition: ScheduleDef, planned: list[Chunk], marked: list[BackfillRun]) -> int:
     rows = [
         {
             "nominal": moment(each.nominal_ms),
@@ -174,18 +169,18 @@ def _dry_run(definition: ScheduleDef, planned: list[Chunk], marked: list[Backfil
     ]
     skipped = sum(chunk.skipped for chunk in planned)
     unknown = sum(chunk.unknown for chunk in planned)
-    print_rows(rows, columns=("nominal", "run", "does"), output=output, empty="nothing to run")
+    print_rows(rows, columns=("nominal", "run", "does"), empty="nothing to run")
     told = f"{len(rows)} listed, {skipped - unknown} known to have run or waiting, {unknown} too long ago to know"
     say(told, err=True)
     return EXIT_OK
 
 
-def _follow(connection: Connection, name: str, total: int, output: str) -> int:
+def _follow(connection: Connection, name: str, total: int) -> int:
     """Show how far it is until it ends."""
     try:
         with progress(f"backfill {name}", total) as advance:
             while True:
-                now = ask(connection, backfills.show(connection.keys, name))
+                now = connection.ask(backfills.show, name)
                 advance(min(now.enqueued + now.skipped, total))
                 if now.state is not BackfillState.ACTIVE:
                     break
@@ -193,23 +188,23 @@ def _follow(connection: Connection, name: str, total: int, output: str) -> int:
     except KeyboardInterrupt:
         say(f"\nit goes on; stop it with: tenure schedule backfill --cancel {name}", err=True)
         return EXIT_OK
-    if output == "table":
+    if is_table():
         note = f": {now.note}" if now.note else ""
         say(f"{now.state.value}: {now.enqueued} enqueued, {now.skipped} left out{note}")
     else:
-        print_value(backfill_row(now, server_now_ms(connection)), output=output)
+        print_value(backfill_row(now, connection.ask(schedules.now_ms)))
     return EXIT_OK if now.state is BackfillState.DONE else EXIT_FAILED
 
 
-def _list(connection: Connection, output: str) -> int:
-    now_ms = server_now_ms(connection)
-    rows = [backfill_row(each, now_ms) for each in ask(connection, backfills.remembered(connection.keys))]
-    print_rows(rows, columns=_LIST_COLUMNS, output=output, empty="no backfill within seven days")
+def _list(connection: Connection) -> int:
+    now_ms = connection.ask(schedules.now_ms)
+    rows = [backfill_row(each, now_ms) for each in connection.ask(backfills.remembered)]
+    print_rows(rows, columns=_LIST_COLUMNS, empty="no backfill within seven days")
     return EXIT_OK
 
 
 def _cancel(connection: Connection, name: str) -> int:
-    stopped = ask(connection, backfills.cancel(connection.keys, name))
+    stopped = connection.ask(backfills.cancel, name)
     if stopped.state is BackfillState.CANCELLED:
         say(f"cancelled {name} after {stopped.enqueued} runs, which stay enqueued")
     else:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import click
 
-from supervisor.cli.cluster import LABEL, ask, server_now_ms
-from supervisor.cli.connection import connected
+from supervisor.cli.cluster import LABEL
+from supervisor.cli.connection import Connection, cluster_options
 from supervisor.cli.help import SectionedGroup
-from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import list_options, output_option, print_rows, print_value
 from supervisor.cli.schedule.apply import apply
 from supervisor.cli.schedule.backfill import backfill
@@ -35,16 +34,10 @@ def schedule() -> None:
 @click.option("--prefix", default="", help="Only ids that begin so.")
 @click.option("--paused", "is_paused", is_flag=True, help="Only paused ones.")
 @click.option("--kind", type=click.Choice(["static", "dynamic"]), help="Only of this kind.")
-@config_options
+@cluster_options
 @list_options
 def schedule_list(
-    *,
-    labels: tuple[tuple[str, str], ...],
-    prefix: str,
-    is_paused: bool,
-    kind: str | None,
-    output: str,
-    load_settings: LoadSettings,
+    *, labels: tuple[tuple[str, str], ...], prefix: str, is_paused: bool, kind: str | None, connection: Connection
 ) -> None:
     """List the schedules that the cluster runs.
 
@@ -63,26 +56,24 @@ def schedule_list(
             and schedules.has_labels(record, dict(labels))
         )
 
-    with connected(load_settings().settings) as connection:
-        now_ms = server_now_ms(connection)
-        rows = [record_row(each, now_ms) for each in ask(connection, schedules.browse(connection.keys, is_shown))]
-    print_rows(rows, columns=COLUMNS, output=output, empty="no schedules")
+    now_ms = connection.ask(schedules.now_ms)
+    rows = [record_row(each, now_ms) for each in connection.ask(schedules.browse, is_shown)]
+    print_rows(rows, columns=COLUMNS, empty="no schedules")
 
 
 @schedule.command("show")
 @click.argument("schedule_id", metavar="SCHEDULE")
-@config_options
+@cluster_options
 @output_option
-def schedule_show(*, schedule_id: str, output: str, load_settings: LoadSettings) -> None:
+def schedule_show(*, schedule_id: str, connection: Connection) -> None:
     """Show one schedule: definition, next fires, decisions with reasons, pause, unfinished and waiting runs.
 
     \b
     Example:
       tenure schedule show nightly-report
     """
-    with connected(load_settings().settings) as connection:
-        found = ask(connection, schedules.read(connection.keys, schedule_id))
-        requests = ask(connection, backfills.remembered(connection.keys, schedule_id))
+    found = connection.ask(schedules.read, schedule_id)
+    requests = connection.ask(backfills.remembered, schedule_id)
     assert found.record is not None
     upcoming: list[int] = []
     if found.record.pause is None:
@@ -91,7 +82,7 @@ def schedule_show(*, schedule_id: str, output: str, load_settings: LoadSettings)
         except (TenureError, ValueError):
             upcoming = []  # the status says why
     value = inspection_value(found, requests, upcoming)
-    print_value(value, output="yaml" if output == "table" else output)
+    print_value(value)
 
 
 for _command in (next_command, preview, explain, trigger, pause, resume, backfill, apply, delete):

@@ -11,19 +11,16 @@ import click
 from supervisor.cli.cluster import (
     INSTANT,
     LABEL,
-    ask,
     checked_options,
     chosen,
     confirm,
     known_jobs,
-    server_now_ms,
-    unknown_message,
     who,
 )
-from supervisor.cli.connection import Connection, connected
+from supervisor.cli.connection import Connection, cluster_options, connected
 from supervisor.cli.help import SectionedCommand
 from supervisor.cli.options import DURATION, LoadSettings, config_options
-from supervisor.cli.output import moment, output_option, print_rows, print_value, say
+from supervisor.cli.output import is_table, moment, output_option, print_rows, print_value, say
 from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_FAILED, EXIT_NO, EXIT_OK
 
@@ -55,7 +52,6 @@ def trigger(
     arguments: tuple[str, ...],
     key: str | None,
     overlap: str,
-    output: str,
     load_settings: LoadSettings,
 ) -> int:
     """Run a schedule now, beside its plan, and print the run's id. Works while it is paused or completed.
@@ -80,8 +76,8 @@ def trigger(
         def check(job: str, args: Mapping[str, Any]) -> None:
             jobs().get(job).check(args)
 
-        request = schedules.trigger(
-            connection.keys,
+        done = connection.ask(
+            schedules.trigger,
             schedule_id,
             key=key,
             args=given,
@@ -89,20 +85,19 @@ def trigger(
             check=check if given else None,
             wall_ms=SystemClock().wall_ms(),
         )
-        done = ask(connection, request)
     code, run_id = done.code, done.run_id
     if code is TriggerCode.SKIPPED:
         say(f"skipped: an earlier run of {schedule_id} is unfinished", err=True)
-        if output != "table":
-            print_value({"schedule": schedule_id, "run": None, "result": "skipped"}, output=output)
+        if not is_table():
+            print_value({"schedule": schedule_id, "run": None, "result": "skipped"})
         return EXIT_NO
     if code is TriggerCode.DUPLICATE and key is not None:
         say(f"note: key {key!r} was used within the last 24 h; this is its run", err=True)
-    if output == "table":
+    if is_table():
         click.echo(run_id)
     else:
         result = "duplicate" if code is TriggerCode.DUPLICATE else "triggered"
-        print_value({"schedule": schedule_id, "run": run_id, "result": result}, output=output)
+        print_value({"schedule": schedule_id, "run": run_id, "result": result})
     return EXIT_OK
 
 
@@ -125,7 +120,6 @@ def pause(
     for_s: float | None,
     until_ms: int | None,
     yes: bool,
-    output: str,
     load_settings: LoadSettings,
 ) -> int:
     """Stop scheduled starts, static or dynamic. Running jobs, triggers and backfills go on.
@@ -145,12 +139,12 @@ def pause(
     with checked_options():
         terms = schedules.PauseTerms(by=who(), reason=reason, for_s=for_s, until_ms=until_ms)
     with connected(load_settings().settings) as connection:
-        if until_ms is not None and until_ms <= server_now_ms(connection):
+        if until_ms is not None and until_ms <= connection.ask(schedules.now_ms):
             raise click.UsageError(f"--until {moment(until_ms)} has passed; name a later instant, or --for 2h")
         names = chosen(connection, ids, dict(labels), everything=everything)
         if not ids and names:
             confirm(f"Pause {len(names)} schedules?", yes=yes)
-        done = ask(connection, schedules.pause(connection.keys, names, terms))
+        done = connection.ask(schedules.pause, names, terms)
         rows = [
             {
                 "schedule": each.schedule,
@@ -160,7 +154,7 @@ def pause(
             for each in done
         ]
         _tell_unknown(connection, rows)
-    print_rows(rows, columns=("schedule", "result", "until"), output=output, empty="no schedule matches")
+    print_rows(rows, columns=("schedule", "result", "until"), empty="no schedule matches")
     return _code(rows)
 
 
@@ -169,11 +163,9 @@ def pause(
 @_label_option
 @_all_option
 @_yes_option
-@config_options
+@cluster_options
 @output_option
-def resume(
-    *, ids: tuple[str, ...], labels: Labels, everything: bool, yes: bool, output: str, load_settings: LoadSettings
-) -> int:
+def resume(*, ids: tuple[str, ...], labels: Labels, everything: bool, yes: bool, connection: Connection) -> int:
     """End a pause: the schedule goes on with its next due time.
 
     \b
@@ -185,14 +177,13 @@ def resume(
     from supervisor.operations.schedules import ResumeCode
 
     words = {ResumeCode.RESUMED: "resumed", ResumeCode.RUNNING: "was not paused", ResumeCode.UNKNOWN: "unknown"}
-    with connected(load_settings().settings) as connection:
-        names = chosen(connection, ids, dict(labels), everything=everything)
-        if not ids and names:
-            confirm(f"Resume {len(names)} schedules?", yes=yes)
-        done = ask(connection, schedules.resume(connection.keys, names))
-        rows = [{"schedule": name, "result": words[code]} for name, code in done]
-        _tell_unknown(connection, rows)
-    print_rows(rows, columns=("schedule", "result"), output=output, empty="no schedule matches")
+    names = chosen(connection, ids, dict(labels), everything=everything)
+    if not ids and names:
+        confirm(f"Resume {len(names)} schedules?", yes=yes)
+    done = connection.ask(schedules.resume, names)
+    rows = [{"schedule": name, "result": words[code]} for name, code in done]
+    _tell_unknown(connection, rows)
+    print_rows(rows, columns=("schedule", "result"), empty="no schedule matches")
     return _code(rows)
 
 
@@ -200,9 +191,9 @@ def resume(
 @click.argument("ids", metavar="SCHEDULE...", nargs=-1, required=True)
 @click.option("--revision", type=click.IntRange(1), help="Only if it is at this revision.")
 @_yes_option
-@config_options
+@cluster_options
 @output_option
-def delete(*, ids: tuple[str, ...], revision: int | None, yes: bool, output: str, load_settings: LoadSettings) -> int:
+def delete(*, ids: tuple[str, ...], revision: int | None, yes: bool, connection: Connection) -> int:
     """Delete dynamic schedules: no more fires, runs in their buffer are dropped, running jobs end normally.
 
     For 24 hours, adding one again restores its counters and its pause. A static schedule goes when its configuration
@@ -217,17 +208,16 @@ def delete(*, ids: tuple[str, ...], revision: int | None, yes: bool, output: str
 
     names = list(dict.fromkeys(ids))
     confirm(f"Delete {names[0] if len(names) == 1 else f'{len(names)} schedules'}?", yes=yes)
-    with connected(load_settings().settings) as connection:
-        done = ask(connection, schedules.delete(connection.keys, [(name, revision) for name in names]))
+    done = connection.ask(schedules.delete, [(name, revision) for name in names])
     rows = [{"schedule": each.schedule, "result": "deleted" if each.is_gone else each.why} for each in done]
-    print_rows(rows, columns=("schedule", "result"), output=output, empty="nothing")
+    print_rows(rows, columns=("schedule", "result"), empty="nothing")
     return EXIT_OK if all(row["result"] == "deleted" for row in rows) else EXIT_FAILED
 
 
 def _tell_unknown(connection: Connection, rows: list[dict[str, Any]]) -> None:
     unknown = [row["schedule"] for row in rows if row["result"] == "unknown"]
     for name in unknown[:3]:
-        say(f"tenure: {unknown_message(connection, name)}", err=True)
+        say(f"tenure: {connection.unknown_message(name)}", err=True)
 
 
 def _code(rows: list[dict[str, Any]]) -> int:

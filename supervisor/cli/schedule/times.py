@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from supervisor.cli.cluster import INSTANT, ask
-from supervisor.cli.connection import connected
+from supervisor.cli.cluster import INSTANT
+from supervisor.cli.connection import Connection, cluster_options, connected
 from supervisor.cli.help import SectionedCommand
 from supervisor.cli.options import LoadSettings, config_options, fail
-from supervisor.cli.output import distance, moment, output_option, print_rows, print_value, say, span
+from supervisor.cli.output import distance, is_table, moment, output_option, print_rows, print_value, say, span
 from supervisor.cli.schedule.format import trigger_words
 from supervisor.clock import SystemClock
 from supervisor.core.errors import ConfigError, TenureError
@@ -36,11 +36,9 @@ _from_option = click.option("--from", "from_ms", type=INSTANT, help="Count from 
 @click.argument("schedule_id", metavar="SCHEDULE")
 @_count_option
 @_from_option
-@config_options
+@cluster_options
 @output_option
-def next_command(
-    *, schedule_id: str, count: int, from_ms: int | None, output: str, load_settings: LoadSettings
-) -> None:
+def next_command(*, schedule_id: str, count: int, from_ms: int | None, connection: Connection) -> None:
     """Show when a schedule is due next, computed by the code that fires it.
 
     \b
@@ -48,8 +46,7 @@ def next_command(
       tenure schedule next nightly-report --count 10
       tenure schedule next nightly-report --from 2027-03-27
     """
-    with connected(load_settings().settings) as connection:
-        found, definition = ask(connection, schedules.inspect(connection.keys, schedule_id))
+    found, definition = connection.ask(schedules.inspect, schedule_id)
     assert found.record is not None
     if from_ms is None:
         rows = coming_rows(found, count=count)
@@ -65,7 +62,7 @@ def next_command(
             say(f"note: it is also due {delay} after a run of it has ended", err=True)
     if definition.after is not None:
         empty = f"is due {trigger_words(definition)}"
-    print_rows(rows, columns=_COLUMNS, output=output, empty=f"{schedule_id} {empty}")
+    print_rows(rows, columns=_COLUMNS, empty=f"{schedule_id} {empty}")
 
 
 @click.command(cls=SectionedCommand)
@@ -87,7 +84,6 @@ def preview(
     file: Path | None,
     count: int,
     from_ms: int | None,
-    output: str,
     load_settings: LoadSettings,
 ) -> None:
     """Show when something would be due that need not be saved yet: an expression, an interval, or a file.
@@ -105,7 +101,7 @@ def preview(
         raise click.UsageError("give one of SCHEDULE, --cron, --every and -f FILE")
     if file is None and schedule_id:
         with connected(load_settings().settings) as connection:
-            definitions = [ask(connection, schedules.inspect(connection.keys, schedule_id))[1]]
+            definitions = [connection.ask(schedules.inspect, schedule_id)[1]]
     elif file is not None:
         definitions = [each for each in _from_file(file, load_settings().settings) if schedule_id in {None, each.id}]
     else:
@@ -115,7 +111,7 @@ def preview(
     for definition in definitions:
         rows += due_rows(definition, after_ms=from_ms or now_ms, now_ms=now_ms, count=count)
     columns = _COLUMNS if len(definitions) == 1 else ("schedule", *_COLUMNS)
-    print_rows(rows, columns=columns, output=output, empty="never due")
+    print_rows(rows, columns=columns, empty="never due")
 
 
 @click.command(cls=SectionedCommand)
@@ -123,7 +119,7 @@ def preview(
 @click.option("--timezone", default=None, help="IANA zone of an expression.  [default: UTC]")
 @config_options
 @output_option
-def explain(*, subject: str, timezone: str | None, output: str, load_settings: LoadSettings) -> None:
+def explain(*, subject: str, timezone: str | None, load_settings: LoadSettings) -> None:
     """Describe in words when a schedule or a cron expression is due, and its pitfalls.
 
     \b
@@ -139,13 +135,15 @@ def explain(*, subject: str, timezone: str | None, output: str, load_settings: L
         definition = _unsaved(cron=subject, every=None, timezone=timezone)
     else:
         with connected(load_settings().settings) as connection:
-            found, definition = ask(connection, schedules.inspect(connection.keys, subject))
+            found, definition = connection.ask(schedules.inspect, subject)
             assert found.record is not None
             now_ms = found.now_ms
-            awaited = ask(connection, followers.awaited_words(connection.keys, found, definition))
+            awaited = connection.ask(followers.awaited_words, found, definition)
             if found.record.next_ms is not None and found.record.next_ms > 0:
-                together = schedules.due_together(connection.keys, found.record.next_ms, limit=_SECOND_MAX + 1)
-                others = sum(name != subject for name in ask(connection, together))
+                others = sum(
+                    name != subject
+                    for name in connection.ask(schedules.due_together, found.record.next_ms, limit=_SECOND_MAX + 1)
+                )
     notes = [*lints(definition, now_ms=now_ms), *calendar_notes(definition, now_ms=now_ms)]
     value = {"sentences": sentences(definition), "notes": notes}
     if definition.id == subject:
@@ -158,8 +156,8 @@ def explain(*, subject: str, timezone: str | None, output: str, load_settings: L
         value["notes"].append(
             f"{more}{others} other {noun} due in the same second as its next run; jitter or H spreads them"
         )
-    if output != "table":
-        print_value(value, output=output)
+    if not is_table():
+        print_value(value)
         return
     for sentence in value["sentences"]:
         say(sentence)

@@ -20,9 +20,9 @@ ROWS = [
 
 @click.command("list", cls=SectionedCommand, context_settings=CONTEXT)
 @list_options
-def listing(*, output: str) -> None:
+def listing() -> None:
     """List them."""
-    print_rows(ROWS, columns=("name", "queue", "next"), output=output, empty="none")
+    print_rows(ROWS, columns=("name", "queue", "next"), empty="none")
 
 
 def shown(*words: str) -> Result:

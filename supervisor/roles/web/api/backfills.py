@@ -36,19 +36,19 @@ class ApiBackfills(ApiHandlers):
 
     async def backfills(self, request: web.Request) -> web.Response:
         """Answer with the backfills of the last seven days, newest last."""
-        found = await self._ask(backfills.remembered(self._keys, request.query.get("schedule")))
+        found = await self._ask(backfills.remembered, request.query.get("schedule"))
         return json_response({"backfills": [_shown(each) for each in found]})
 
     async def backfill(self, request: web.Request) -> web.Response:
         """Answer with one backfill."""
-        return json_response(_shown(await self._ask(backfills.show(self._keys, request.match_info["backfill"]))))
+        return json_response(_shown(await self._ask(backfills.show, request.match_info["backfill"])))
 
     async def add_backfill(self, request: web.Request) -> web.Response:
         """Ask the leader for the runs of a schedule's past."""
         body, name = await body_of(request, BackfillBody), request.match_info["schedule"]
         if not 1 <= body.limit <= REMEMBERED_MAX:
             raise bad_request("limit", str(body.limit), f"give 1 to {REMEMBERED_MAX}")
-        now_ms = await self._ask(schedules.now_ms(self._keys))
+        now_ms = await self._ask(schedules.now_ms)
         from_ms = _bound("from", body.from_)
         until_ms = _bound("to", body.to, is_end=True) if body.to else now_ms
         if until_ms < from_ms:
@@ -61,8 +61,7 @@ class ApiBackfills(ApiHandlers):
             at_ms=now_ms,
             revision=await self._judged_revision(request, name),
         )
-        add = backfills.add(self._keys, name, asked, limit=body.limit, is_forced=body.force)
-        backfill = await self._ask(add)
+        backfill = await self._ask(backfills.add, name, asked, limit=body.limit, is_forced=body.force)
         note(request, "api_backfill_requested", schedule=name, backfill=backfill)
         return json_response({"backfill": backfill, "schedule": name}, status_code=202)
 
@@ -70,8 +69,8 @@ class ApiBackfills(ApiHandlers):
         """Stop a backfill; what it enqueued stays."""
         await body_of(request, EmptyBody)
         name = request.match_info["backfill"]
-        await self._judged_revision(request, (await self._ask(backfills.show(self._keys, name))).schedule)
-        stopped = await self._ask(backfills.cancel(self._keys, name))
+        await self._judged_revision(request, (await self._ask(backfills.show, name)).schedule)
+        stopped = await self._ask(backfills.cancel, name)
         note(request, "api_backfill_cancelled", schedule=stopped.schedule, backfill=name)
         return json_response(_shown(stopped))
 
@@ -83,7 +82,7 @@ class ApiBackfills(ApiHandlers):
         """
         if (permit := permit_schedule(request)) is None:
             return 0
-        found, definition = await self._ask(schedules.inspect(self._keys, schedule))
+        found, definition = await self._ask(schedules.inspect, schedule)
         permit(definition)
         return found.record.revision if found.record is not None else 0
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import msgspec
 import structlog
@@ -23,6 +24,7 @@ from supervisor.store.client.sync_client import AsyncStore
 from supervisor.store.keys import Keys
 from supervisor.store.producer.producer import Producer
 
+P = ParamSpec("P")
 T = TypeVar("T")
 BodyT = TypeVar("BodyT", bound=msgspec.Struct)
 log = structlog.get_logger()
@@ -50,9 +52,11 @@ class ApiHandlers:
         self._at = context
         self._keys = context.keys
 
-    async def _ask(self, operation: Operation[T]) -> T:
-        """Return the result of ``operation``; its errors are answers by their ``http_status``."""
-        return await drive_async(operation, self._perform)
+    async def _ask(
+        self, operation: Callable[Concatenate[Keys, P], Operation[T]], *args: P.args, **options: P.kwargs
+    ) -> T:
+        """Return the result of ``operation`` on this cluster; its errors are answers by their ``http_status``."""
+        return await drive_async(operation(self._keys, *args, **options), self._perform)
 
     async def _perform(self, effect: Effect) -> Any:
         return await (asyncio.sleep(effect.seconds) if isinstance(effect, Delay) else self._at.store.run(effect))

@@ -112,7 +112,7 @@ class ApiChanges(ApiHandlers):
     async def _must_be_served(self, queue: str) -> None:
         """Raise 409 unless a pool of this replica, or a live worker of any, takes runs from ``queue``."""
         try:
-            is_served = queue in self._at.own_queues or await self._ask(queues.is_served(self._keys, queue))
+            is_served = queue in self._at.own_queues or await self._ask(queues.is_served, queue)
         except ValueError as error:
             raise bad_request("queue", queue, str(error)) from error
         if not is_served:
@@ -124,7 +124,7 @@ class ApiChanges(ApiHandlers):
         body, name = await body_of(request, PauseBody), request.match_info["schedule"]
         for_s = None if body.for_ is None else seconds_of("for", body.for_)
         terms = schedules.PauseTerms(by=who(request), reason=body.reason, for_s=for_s)
-        (paused,) = await self._ask(schedules.pause(self._keys, [name], terms, permit=permit_schedule(request)))
+        (paused,) = await self._ask(schedules.pause, [name], terms, permit=permit_schedule(request))
         if not paused.is_known:
             raise UnknownScheduleError(name)
         note(request, "api_paused", schedule=name)
@@ -134,7 +134,7 @@ class ApiChanges(ApiHandlers):
         """End the pause of a schedule."""
         await body_of(request, EmptyBody)
         name = request.match_info["schedule"]
-        ((_, code),) = await self._ask(schedules.resume(self._keys, [name], permit=permit_schedule(request)))
+        ((_, code),) = await self._ask(schedules.resume, [name], permit=permit_schedule(request))
         if code is ResumeCode.UNKNOWN:
             raise UnknownScheduleError(name)
         note(request, "api_resumed", schedule=name)
@@ -146,14 +146,12 @@ class ApiChanges(ApiHandlers):
         if body.overlap not in {"allow", "skip"}:
             raise bad_request("overlap", body.overlap, "allow or skip")
         done = await self._ask(
-            schedules.trigger(
-                self._keys,
-                name,
-                key=body.key,
-                heeds_overlap=body.overlap == "skip",
-                permit=permit_schedule(request),
-                wall_ms=self._at.clock.wall_ms(),
-            )
+            schedules.trigger,
+            name,
+            key=body.key,
+            heeds_overlap=body.overlap == "skip",
+            permit=permit_schedule(request),
+            wall_ms=self._at.clock.wall_ms(),
         )
         if done.code is TriggerCode.SKIPPED:
             raise web.HTTPConflict(text=f"an earlier run of {name} is unfinished")
@@ -167,13 +165,13 @@ class ApiChanges(ApiHandlers):
         body, name = await body_of(request, DeleteBody), request.match_info["schedule"]
         revision = body.revision
         if (permit := permit_schedule(request)) is not None:
-            found, definition = await self._ask(schedules.inspect(self._keys, name))
+            found, definition = await self._ask(schedules.inspect, name)
             permit(definition)
             judged = found.record.revision if found.record is not None else None
             if revision not in {None, judged}:
                 raise web.HTTPConflict(text=f"{name}: its revision is {judged}, not {revision}")
             revision = judged
-        (deleted,) = await self._ask(schedules.delete(self._keys, [(name, revision)]))
+        (deleted,) = await self._ask(schedules.delete, [(name, revision)])
         if deleted.code is DeleteCode.UNKNOWN:
             raise UnknownScheduleError(name)
         if not deleted.is_gone:
@@ -184,15 +182,14 @@ class ApiChanges(ApiHandlers):
     async def cancel(self, request: web.Request) -> web.Response:
         """Cancel a run: one that waits at once, one that runs is asked."""
         body, run_id = await body_of(request, CancelBody), request.match_info["run"]
-        operation = runs.cancel(
-            self._keys,
+        ((_, found),) = await self._ask(
+            runs.cancel,
             [(body.queue, run_id)],
             history=self._at.history,
             by=who(request),
             reason=body.reason,
             permit=permit_run(request),
         )
-        ((_, found),) = await self._ask(operation)
         if found.code is CancelCode.UNKNOWN:
             raise UnknownRunError(run_id)
         if found.code is CancelCode.DEAD:
@@ -203,8 +200,7 @@ class ApiChanges(ApiHandlers):
     async def requeue(self, request: web.Request) -> web.Response:
         """Let a delayed or retrying run start now."""
         body, run_id = await body_of(request, RunBody), request.match_info["run"]
-        operation = runs.hasten(self._keys, [(body.queue, run_id)], permit=permit_run(request))
-        ((_, found),) = await self._ask(operation)
+        ((_, found),) = await self._ask(runs.hasten, [(body.queue, run_id)], permit=permit_run(request))
         return _placed(request, "api_run_requeued", run_id, found)
 
     async def set_priority(self, request: web.Request) -> web.Response:
@@ -212,10 +208,9 @@ class ApiChanges(ApiHandlers):
         body, run_id = await body_of(request, PriorityBody), request.match_info["run"]
         if body.priority not in PRIORITIES:
             raise bad_request("priority", body.priority, f"give one of {', '.join(PRIORITIES)}")
-        operation = runs.set_priority(
-            self._keys, [(body.queue, run_id)], PRIORITIES[body.priority], permit=permit_run(request)
+        ((_, found),) = await self._ask(
+            runs.set_priority, [(body.queue, run_id)], PRIORITIES[body.priority], permit=permit_run(request)
         )
-        ((_, found),) = await self._ask(operation)
         return _placed(request, "api_priority_set", run_id, found)
 
 

@@ -71,10 +71,9 @@ class ApiControl(ApiHandlers):
         """Let nothing be fetched from a queue."""
         body, queue = await body_of(request, QueuePauseBody), request.match_info["queue"]
         must_reach_queue(request, queue)
-        operation = queues.pause(
-            self._keys, [queue], by=who(request), reason=body.reason, configured=self._at.own_queues
+        ((_, is_new),) = await self._ask(
+            queues.pause, [queue], by=who(request), reason=body.reason, configured=self._at.own_queues
         )
-        ((_, is_new),) = await self._ask(operation)
         note(request, "api_queue_paused", queue=queue)
         return json_response({"queue": queue, "result": "paused", "new": is_new})
 
@@ -83,7 +82,7 @@ class ApiControl(ApiHandlers):
         await body_of(request, EmptyBody)
         queue = request.match_info["queue"]
         must_reach_queue(request, queue)
-        ((_, was_paused),) = await self._ask(queues.resume(self._keys, [queue], configured=self._at.own_queues))
+        ((_, was_paused),) = await self._ask(queues.resume, [queue], configured=self._at.own_queues)
         note(request, "api_queue_resumed", queue=queue)
         return json_response({"queue": queue, "result": "resumed" if was_paused else "running"})
 
@@ -91,11 +90,10 @@ class ApiControl(ApiHandlers):
         """End the waiting runs of a queue, or those of one job."""
         body, queue = await body_of(request, PurgeBody), request.match_info["queue"]
         must_reach_queue(request, queue, job=body.job)
-        counts = await self._ask(queues.counts(self._keys, queue, self._at.own_queues))
-        operation = queues.purge(
-            self._keys, counts, job=body.job, by=who(request), reason=body.reason, history=self._at.history
+        counts = await self._ask(queues.counts, queue, self._at.own_queues)
+        ended = await self._ask(
+            queues.purge, counts, job=body.job, by=who(request), reason=body.reason, history=self._at.history
         )
-        ended = await self._ask(operation)
         note(request, "api_queue_purged", queue=queue, job=body.job, ended=str(ended))
         return json_response({"queue": queue, "ended": ended})
 
@@ -106,9 +104,9 @@ class ApiControl(ApiHandlers):
             raise bad_request("to", body.to, "the runs are in this queue already")
         for each in (queue, body.to):
             must_reach_queue(request, each)
-        counts = await self._ask(queues.counts(self._keys, queue, self._at.own_queues))
-        await self._ask(queues.known(self._keys, [body.to], self._at.own_queues))
-        moved, stayed = await self._ask(queues.move(self._keys, counts, body.to))
+        counts = await self._ask(queues.counts, queue, self._at.own_queues)
+        await self._ask(queues.known, [body.to], self._at.own_queues)
+        moved, stayed = await self._ask(queues.move, counts, body.to)
         note(request, "api_queue_moved", queue=queue, to=body.to, moved=str(moved))
         return json_response({"queue": queue, "to": body.to, "moved": moved, "stayed": stayed})
 
@@ -128,10 +126,11 @@ class ApiControl(ApiHandlers):
     async def _change_dead(
         self, request: web.Request, queue: str, change: Callable[..., Operation[list[dead.Result]]], expected: str
     ) -> web.Response:
-        found = await self._ask(dead.show(self._keys, request.match_info["run"], queue))
+        found = await self._ask(dead.show, request.match_info["run"], queue)
         which, permit = {found.queue: [found.run_id]}, permit_run(request)
-        operation = change(self._keys, which, by=who(request), history=self._at.history, permit=permit)
-        ((_, run_id, result),) = await self._ask(operation)
+        ((_, run_id, result),) = await self._ask(
+            change, which, by=who(request), history=self._at.history, permit=permit
+        )
         if result != expected:
             raise web.HTTPConflict(text=f"{run_id}: {result}")
         note(request, f"api_dead_{expected}", run=run_id)
@@ -154,9 +153,9 @@ class ApiControl(ApiHandlers):
         must_be_unlimited(request)
         worker = request.match_info["worker"]
         replica, _, slot = worker.partition("/")
-        target = await self._ask(workers.target(self._keys, worker if "/" in slot else slot, replica))
-        operation = workers.control(
-            self._keys,
+        target = await self._ask(workers.target, worker if "/" in slot else slot, replica)
+        answer = await self._ask(
+            workers.control,
             target,
             word,
             by=who(request),
@@ -164,7 +163,6 @@ class ApiControl(ApiHandlers):
             at_ms=self._at.clock.wall_ms(),
             wait_s=ANSWER_S,
         )
-        answer = await self._ask(operation)
         note(request, "api_worker_commanded", worker=worker, word=word.value)
         shown: dict[str, Any] = {"replica": target.replica, "worker": target.slot or None}
         if answer is None:
@@ -177,9 +175,9 @@ class ApiControl(ApiHandlers):
         """Let the leader fire again after Redis lost data."""
         await body_of(request, EmptyBody)
         must_be_unlimited(request)
-        lease = await self._ask(leader.view(self._keys))
+        lease = await self._ask(leader.view)
         if lease.hold:
-            await self._ask(leader.clear_hold(self._keys, by=who(request)))
+            await self._ask(leader.clear_hold, by=who(request))
             note(request, "api_hold_cleared", hold=lease.hold)
         return json_response({"result": "cleared" if lease.hold else "not held", "hold": lease.hold or None})
 
@@ -187,12 +185,10 @@ class ApiControl(ApiHandlers):
         """Ask the leader to hand over."""
         body = await body_of(request, ResignBody)
         must_be_unlimited(request)
-        lease, heir = await self._ask(leader.successor(self._keys, body.to))
+        lease, heir = await self._ask(leader.successor, body.to)
         if heir != lease.holder:
             at_ms = self._at.clock.wall_ms()
-            await self._ask(
-                leader.resign(self._keys, lease, heir, by=who(request), signer=self._at.signer, at_ms=at_ms)
-            )
+            await self._ask(leader.resign, lease, heir, by=who(request), signer=self._at.signer, at_ms=at_ms)
             note(request, "api_resign_requested", replica=lease.holder, to=heir)
         shown = {"replica": lease.holder, "epoch": lease.epoch, "to": heir or None}
         return json_response(shown, status_code=200 if heir == lease.holder else 202)

@@ -44,7 +44,7 @@ class ApiReads(ApiHandlers):
 
     async def leader(self, _request: web.Request) -> web.Response:
         """Answer with the leader."""
-        lease = await self._ask(leader.view(self._keys))
+        lease = await self._ask(leader.view)
         shown = {
             "replica": lease.holder or None,
             "epoch": lease.epoch,
@@ -60,7 +60,7 @@ class ApiReads(ApiHandlers):
 
     async def leader_history(self, request: web.Request) -> web.Response:
         """Answer with the newest changes of the lease, newest first."""
-        changes = await self._ask(leader.history(self._keys, limit_of(request, most=PAGE_MAX)))
+        changes = await self._ask(leader.history, limit_of(request, most=PAGE_MAX))
         return json_response({"changes": [msgspec.to_builtins(each) for each in changes]})
 
     async def schedules(self, request: web.Request) -> web.Response:
@@ -68,13 +68,13 @@ class ApiReads(ApiHandlers):
         cursor = request.query.get("cursor", "0")
         if not _is_number(cursor):
             raise bad_request("cursor", cursor, "give the one of the page before, or none")
-        page = await self._ask(schedules.page(self._keys, cursor, count=limit_of(request, most=PAGE_MAX)))
+        page = await self._ask(schedules.page, cursor, count=limit_of(request, most=PAGE_MAX))
         rows = [_schedule(record, page.now_ms) for record in page.items]
         return json_response({"schedules": rows, "cursor": page.cursor if page.cursor != "0" else None})
 
     async def schedule(self, request: web.Request) -> web.Response:
         """One schedule."""
-        found = await self._ask(schedules.read(self._keys, request.match_info["schedule"]))
+        found = await self._ask(schedules.read, request.match_info["schedule"])
         assert found.record is not None
         live = [run for _, run in found.live]
         return json_response(_schedule(found.record, found.now_ms) | {"live_runs": live, "buffered": found.buffered})
@@ -102,7 +102,7 @@ class ApiReads(ApiHandlers):
     async def jobs(self, request: web.Request) -> web.Response:
         """A page of the jobs that replicas run, by name."""
         after, limit = request.query.get("cursor", ""), limit_of(request, most=PAGE_MAX)
-        published = await self._ask(jobs.published(self._keys))
+        published = await self._ask(jobs.published)
         names = sorted(name for name in published if name > after)
         shown = [_job(name, published[name]) for name in names[:limit]]
         return json_response({"jobs": shown, "cursor": names[limit - 1] if len(names) > limit else None})
@@ -111,7 +111,7 @@ class ApiReads(ApiHandlers):
         """One run, when it has ended if so asked: place, attempts, steps, runs below it, and its result if allowed."""
         run_id = request.match_info["run"]
         await self._at.waits.until_ended(request, run_id)
-        found = await self._ask(runs.show(self._keys, run_id))
+        found = await self._ask(runs.show, run_id)
         shown: dict[str, Any] = {"run": run_id, "state": "forgotten"}
         if found.view is not None:
             shown = _run(found.view) | _result(request, found.view)
@@ -125,7 +125,7 @@ class ApiReads(ApiHandlers):
         if attempt is not None and not (_is_number(attempt) and int(attempt)):
             raise bad_request("attempt", attempt, "a number from 1")
         run_id = request.match_info["run"]
-        found = await self._ask(run_logs.read(self._keys, run_id, attempt=None if attempt is None else int(attempt)))
+        found = await self._ask(run_logs.read, run_id, attempt=None if attempt is None else int(attempt))
         if token is None or not token.shows_results:
             raise web.HTTPForbidden(text="output may hold what only the scope results shows; use a token that has it")
         shown = [each for each in found if token.may_see_result(job=each.job, queue=each.queue)]
@@ -140,9 +140,9 @@ class ApiReads(ApiHandlers):
             raise bad_request("state", state, "ended or running")
         queue = await self._queue_of(request)
         if state == "running":
-            rows = [_running(each) for each in await self._ask(runs.running(self._keys, count=limit, queue=queue))]
+            rows = [_running(each) for each in await self._ask(runs.running, count=limit, queue=queue)]
         else:
-            rows = [_ended(*each) for each in await self._ask(runs.latest(self._keys, count=limit, queue=queue))]
+            rows = [_ended(*each) for each in await self._ask(runs.latest, count=limit, queue=queue)]
         return json_response({"runs": rows})
 
     async def dead(self, request: web.Request) -> web.Response:
@@ -156,18 +156,18 @@ class ApiReads(ApiHandlers):
             reason=request.query.get("reason"),
             before_ms=None if before is None else int(before),
         )
-        found = await self._ask(dead.find(self._keys, which, count=limit, configured=self._at.own_queues))
+        found = await self._ask(dead.find, which, count=limit, configured=self._at.own_queues)
         return json_response({"dead": [_dead(each) for each in found]})
 
     async def dead_run(self, request: web.Request) -> web.Response:
         """One dead run."""
-        return json_response(_run(await self._ask(dead.show(self._keys, request.match_info["run"]))))
+        return json_response(_run(await self._ask(dead.show, request.match_info["run"])))
 
     async def workers(self, _request: web.Request) -> web.Response:
         """The worker processes of all replicas, as they stood within the last second."""
         async with self._reports_turn:
             if self._at.clock.elapsed_ns() >= self._reports_until_ns:
-                self._reports = await self._ask(workers.overview(self._keys, wait_s=REPORT_WAIT_S))
+                self._reports = await self._ask(workers.overview, wait_s=REPORT_WAIT_S)
                 self._reports_until_ns = self._at.clock.elapsed_ns() + int(REPORT_FRESH_S * SECOND_NS)
         return json_response({"workers": [_worker(each) for each in self._reports]})
 
@@ -175,7 +175,7 @@ class ApiReads(ApiHandlers):
         """Return the queue that is named in the query, if it is known."""
         queue = request.query.get("queue")
         if queue is not None:
-            await self._ask(queues.known(self._keys, [queue], self._at.own_queues))
+            await self._ask(queues.known, [queue], self._at.own_queues)
         return queue
 
 
