@@ -141,17 +141,6 @@ def source_label(source: str) -> str:
     return label
 
 
-def parse(data: bytes, label: str) -> list[UpstreamDomain]:
-    """Return the domains of one document: ``{"domains": […]}`` or the bare list.
-
-    Raises:
-        SourceRefusedError: names the malformed place.
-    """
-    domains, _ = _page(data, label)
-    _refuse_problems(domains, label)
-    return domains
-
-
 def _page(data: bytes, label: str) -> tuple[list[UpstreamDomain], dict[str, Any]]:
     """Return the domains of one document, and its fields beside them."""
     is_list = data.lstrip()[:1] == b"["

@@ -170,13 +170,6 @@ class Server:
         new = [(at, fields) for at, fields in new if fields.get("who")]  # written by a script
         self.granted += [int(fields["epoch"]) for _, fields in new if fields["kind"] == "acquired"]
 
-    def _keep_first_marks(self, marks: dict[bytes, bytes]) -> None:
-        """Remember from which moment on a new schedule owes runs: its first watermark."""
-        for schedule, mark in marks.items():
-            self.created_ms.setdefault(schedule.decode(), int(mark))
-        for gone in [name for name in self.created_ms if name.encode() not in marks]:
-            del self.created_ms[gone]
-
     def _keep_decisions(self) -> None:
         after = "({}-{}".format(*self._newest_decision) if any(self._newest_decision) else "-"
         entries: Any = self.store.raw.xrange(self.keys.schedule_log, after, "+")

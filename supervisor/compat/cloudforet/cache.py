@@ -16,7 +16,7 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from pydantic import SecretStr
@@ -157,26 +157,6 @@ SIZE, TTL_S = 128, 86_400
 SCAN_COUNT = 1000
 
 
-class Backend(Protocol):
-    """Storage of the values of one cache."""
-
-    def get(self, key: str) -> Any:
-        """Return the value of ``key``; None without one."""
-        ...
-
-    def set(self, key: str, value: Any, expire: int | None) -> bool:
-        """Keep ``value``, for ``expire`` seconds if given."""
-        ...
-
-    def delete(self, *keys: str) -> int:
-        """Forget ``keys``; return how many there were."""
-        ...
-
-    def delete_pattern(self, pattern: str) -> int:
-        """Forget the keys that match a pattern of Redis; return how many there were."""
-        ...
-
-
 class LocalCache:
     """Values in the memory of this thread; the one that was set longest ago goes first."""
 
@@ -253,6 +233,9 @@ class RedisCache:
             cursor = raw.decode()
             if cursor == "0":
                 return gone
+
+
+Backend = LocalCache | RedisCache
 
 
 def made(alias: str, entry: dict[str, Any]) -> Backend:

@@ -38,52 +38,22 @@ class ERROR_UNKNOWN(ERROR_BASE):  # noqa: N801
     _message = "{message}"
 
 
-class ERROR_CONFIGURATION(ERROR_UNKNOWN):  # noqa: N801
-    """A key of the configuration is missing or wrong."""
+ERROR_CONFIGURATION = _error("ERROR_CONFIGURATION", ERROR_UNKNOWN, "Configuration is invalid. (key = {key})")
 
-    _message = "Configuration is invalid. (key = {key})"
-
-
-class ERROR_INVALID_ARGUMENT(ERROR_BASE):  # noqa: N801
-    """An argument cannot be used."""
-
-    _message = "Argument is invalid."
-    _status_code = "INVALID_ARGUMENT"
-
-
-class ERROR_REQUIRED_PARAMETER(ERROR_INVALID_ARGUMENT):  # noqa: N801
-    """A parameter is missing."""
-
-    _message = "Required parameter. (key = {key})"
-
-
-class ERROR_INVALID_PARAMETER(ERROR_INVALID_ARGUMENT):  # noqa: N801
-    """A parameter cannot be used."""
-
-    _message = "Parameter is invalid. (key = {key}, reason = {reason})"
-
-
-class ERROR_INVALID_PARAMETER_TYPE(ERROR_INVALID_ARGUMENT):  # noqa: N801
-    """A parameter has another type."""
-
-    _message = "Parameter has the wrong type. (key = {key}, type = {type})"
-
-
-class ERROR_NOT_FOUND(ERROR_INVALID_ARGUMENT):  # noqa: N801
-    """The requested object does not exist."""
-
-    _message = "Object not found. ({key} = {value})"
-    _status_code = "NOT_FOUND"
-
-
-class ERROR_NOT_UNIQUE(ERROR_INVALID_ARGUMENT):  # noqa: N801
-    """There is one already."""
-
-    _message = "Value must be unique, and is there already. ({key} = {value})"
-    _status_code = "ALREADY_EXISTS"
-
-
-_ARGUMENT = ERROR_INVALID_ARGUMENT
+_ARGUMENT = ERROR_INVALID_ARGUMENT = _error(
+    "ERROR_INVALID_ARGUMENT", ERROR_BASE, "Argument is invalid.", "INVALID_ARGUMENT"
+)
+ERROR_REQUIRED_PARAMETER = _error("ERROR_REQUIRED_PARAMETER", _ARGUMENT, "Required parameter. (key = {key})")
+ERROR_INVALID_PARAMETER = _error(
+    "ERROR_INVALID_PARAMETER", _ARGUMENT, "Parameter is invalid. (key = {key}, reason = {reason})"
+)
+ERROR_INVALID_PARAMETER_TYPE = _error(
+    "ERROR_INVALID_PARAMETER_TYPE", _ARGUMENT, "Parameter has the wrong type. (key = {key}, type = {type})"
+)
+ERROR_NOT_FOUND = _error("ERROR_NOT_FOUND", _ARGUMENT, "Object not found. ({key} = {value})", "NOT_FOUND")
+ERROR_NOT_UNIQUE = _error(
+    "ERROR_NOT_UNIQUE", _ARGUMENT, "Value must be unique, and is there already. ({key} = {value})", "ALREADY_EXISTS"
+)
 ERROR_SAVE_UNIQUE_VALUES = _error("ERROR_SAVE_UNIQUE_VALUES", ERROR_NOT_UNIQUE, "Not unique. (keys = {keys})")
 ERROR_REQUIRED_X_DOMAIN_ID = _error("ERROR_REQUIRED_X_DOMAIN_ID", _ARGUMENT, "The metadata needs an x_domain_id.")
 ERROR_EXIST_RESOURCE = _error("ERROR_EXIST_RESOURCE", _ARGUMENT, "{parent} still has {child}.")

@@ -6,16 +6,19 @@ All are plain functions: the code of services waits, and a worker that hangs in 
 from __future__ import annotations
 
 import inspect
+import json
 from typing import Any
 
 from supervisor.compat.cloudforet.schedulers import is_handler
-from supervisor.compat.cloudforet.tasks import bridges, planning, runtime, stages
+from supervisor.compat.cloudforet.tasks import planning, runtime, stages
 from supervisor.compat.cloudforet.tasks.errors import guarded
 from supervisor.compat.cloudforet.tasks.names import NotImportableError, resolve
 from supervisor.compat.cloudforet.tasks.redaction import Hidden, resolved
 from supervisor.compat.cloudforet.tasks.schema import TaskError, check, parse
 from supervisor.core.jobs.registry import job
 from supervisor.roles.worker.attempt.context import Context
+from supervisor.store.producer.connection import current
+from supervisor.store.queues.bridges import Bridges
 
 
 @job("cloudforet.plan", timeout="10m")
@@ -65,8 +68,14 @@ def stp(ctx: Context, task: dict[str, Any] | None = None, message: str | None = 
 
 @job("cloudforet.emit")
 def emit(ctx: Context, task: dict[str, Any], queue: str) -> None:
-    """Push one task message to the list from which SpaceONE's workers take the tasks of ``queue``."""
-    bridges.emit(ctx, check(resolved(task)), queue)
+    """Push one task message to the list from which SpaceONE's workers take the tasks of ``queue``.
+
+    Once for this run, however often it is attempted, within a day. The way in is roles/agent/ingest.py.
+    """
+    producer = current()
+    message = json.dumps(check(resolved(task)), ensure_ascii=False)
+    channel = runtime.settings().channel_of(queue)
+    producer.run(Bridges(producer.keys).emit(channel=channel, run_id=ctx.run_id, message=message))
 
 
 @job("cloudforet.run", timeout="2h")

@@ -27,52 +27,36 @@ class LocatorError(TenureError):
 
 
 class Locator:
-    """Makes the objects that a task or a service asks for by name or by class."""
+    """Makes the objects that a task or a service asks for by name or by class.
+
+    Raises:
+        LocatorError: no configured package has it.
+    """
 
     def __init__(self, transaction: Transaction | None = None) -> None:
         self.transaction = transaction or current()
 
     def get_service(self, name_or_object: str | type, metadata: dict[str, Any] | None = None, **kwargs: Any) -> Any:
-        """Return a service, made with ``metadata``.
-
-        Raises:
-            LocatorError: no configured package has it.
-        """
+        """Return a service, made with ``metadata``."""
         return _make(_find("service", name_or_object), {"metadata": metadata or {}}, kwargs, self.transaction)
 
     def get_manager(self, name_or_object: str | type, **kwargs: Any) -> Any:
-        """Return a manager.
-
-        Raises:
-            LocatorError: no configured package has it.
-        """
+        """Return a manager."""
         return _make(_find("manager", name_or_object), {}, kwargs, self.transaction)
 
     def get_info(self, name_or_object: Any, *args: Any, **kwargs: Any) -> Any:
-        """Return the result of the info function of that name.
-
-        Raises:
-            LocatorError: no configured package has it.
-        """
+        """Return the result of the info function of that name."""
         return _find("info", name_or_object)(*args, **kwargs)
 
     def get_model(self, name_or_object: Any) -> Any:
-        """Return the model of that name.
-
-        Raises:
-            LocatorError: no configured package has it.
-        """
+        """Return the model of that name."""
         found = _find("model", name_or_object)
         if hasattr(found, "init"):
             found.init()
         return found
 
     def get_connector(self, name_or_object: str | type, **kwargs: Any) -> Any:
-        """Return a connector with its entry of ``CONNECTORS``.
-
-        Raises:
-            LocatorError: no configured package has it.
-        """
+        """Return a connector with its entry of ``CONNECTORS``."""
         name = name_or_object if isinstance(name_or_object, str) else name_or_object.__name__
         given = dict((runtime.settings().config.get("CONNECTORS") or {}).get(name) or {})
         backend = given.get("backend", _CONNECTORS.get(name)) if isinstance(name_or_object, str) else None
