@@ -32,13 +32,7 @@ class Foreign:
     flags: Mapping[str, object]
 
     def convert(self, files: Sequence[Path], roots: Sequence[Node | None], problems: list[Problem]) -> Converted | None:
-        """Return the conversion of ``files``, or None when all are native.
-
-        Args:
-            files: those that were found.
-            roots: results of a native reading of them; empty when ``compat`` is given.
-            problems: takes a ``compat`` that nobody knows.
-        """
+        """Return the conversion of ``files``, or None when all are native; see ``Importer``."""
         said = self.compat
         for root in roots:
             node = root.child(KEY) if root is not None else None

@@ -81,12 +81,7 @@ def request(number: int, method: str, params: dict[str, Any]) -> bytes:
 
 
 def read_line(line: bytes, *, expected: int, mask: Callable[[str], str] = str) -> Item | Done | Failed:
-    """Parse a line about the call ``expected``, the only one that is open.
-
-    Args:
-        line: the line written, without its end.
-        expected: the number of the call.
-        mask: takes out texts that no error may show.
+    """Parse a line about the call ``expected``, the only one that is open; ``mask`` takes out what no error may show.
 
     Raises:
         ProtocolError: nothing that belongs to it.

@@ -164,13 +164,9 @@ def _no_text(value: Any, error: Exception) -> str:
 
 
 def mask(value: Any, *, depth: int = 0, also: frozenset[str] = _NO_NAMES, chars: int = TEXT_CHARS_MAX) -> Any:
-    """Return ``value`` with secrets masked, through mappings and sequences.
+    """Return ``value`` with secrets masked, through mappings and sequences, with at most ``chars`` of each text.
 
-    Args:
-        value: anything.
-        depth: how deep it lies in another value.
-        also: further names of secrets.
-        chars: how much of each text may be shown.
+    ``also`` are further names of secrets, ``depth`` is how deep it lies in another value.
     """
     try:
         return _mask(value, depth, also, chars)

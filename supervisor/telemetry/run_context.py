@@ -55,9 +55,7 @@ def enter_trace(traceparent: str) -> None:
 def enter_run(fields: Mapping[str, Any] | None, speaker: tuple[Keeper, Attempt] | None = None) -> None:
     """Note that the code of this task, from now on, belongs to the run that ``fields`` name; None: to none.
 
-    Args:
-        fields: of each line of the log.
-        speaker: the attempt that its output belongs to, and who keeps that (run_output.py); None: nobody does.
+    Its output belongs to the attempt of ``speaker``, whose keeper keeps it (run_output.py); None: nobody does.
     """
     _RUN.set(fields)
     _SPEAKER.set(speaker)

@@ -74,14 +74,7 @@ class SpaceConnector(BaseConnector):
         return self.call(resource, verb, params or {}, {key: value for key, value in given.items() if value})
 
     def call(self, resource: str, verb: str, params: dict[str, Any], metadata: dict[str, str]) -> Any:  # noqa: ARG002
-        """Send one call and return its answer; a subclass does it.
-
-        Args:
-            resource: such as ``Domain``.
-            verb: such as ``list``.
-            params: of the call.
-            metadata: token and ids to send beside them.
-        """
+        """Send one call, such as ``list`` of ``Domain``, with token and ids as ``metadata``; a subclass does it."""
         raise ERROR_UNSUPPORTED_API(
             reason=f"{resource}.{verb}: calls to other services need a class derived from SpaceConnector that has "
             f"call(); name it in CONNECTORS.SpaceConnector.backend (docs/cloudforet-services.md)"

@@ -81,22 +81,15 @@ def enabled_checks(hooks: HooksSettings) -> list[str]:
 
 
 def checks_of(hooks: HooksSettings, timezone: str) -> tuple[Check, ...]:
-    """Return the checks that ``hooks`` enables, with their arguments. They must have passed ``faults_of_checks``.
+    """Return the checks that ``hooks`` of a profile enables, with their arguments, which must be without faults.
 
-    Args:
-        hooks: of a profile.
-        timezone: of the schedule, in which windows without a zone of their own are read.
+    Windows without a zone of their own are read in ``timezone``, the schedule's.
     """
     return tuple(_check(name, hooks.config.get(name, {}), timezone) for name in enabled_checks(hooks))
 
 
 def faults_of_checks(path: Path, hooks: HooksSettings) -> Iterator[Violation]:
-    """Yield the faults in the arguments of checks.
-
-    Args:
-        path: of the profile's ``hooks``.
-        hooks: these.
-    """
+    """Yield the faults in the arguments of checks, with ``path`` of the profile's ``hooks`` in front."""
     for name in enabled_checks(hooks):
         place: Path = (*path, "config", name)
         try:

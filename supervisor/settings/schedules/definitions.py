@@ -109,14 +109,9 @@ def definition_of(
     profiles: Mapping[str, ProfileSettings] = _NO_PROFILES,
     calendars: Mapping[str, NamedCalendarSettings] = _NO_CALENDARS,
 ) -> ScheduleDef:
-    """Return ``schedule`` as Redis keeps it. It must have passed ``schedule_rules.faults_of``.
+    """Return ``schedule`` as Redis keeps it. It must have passed ``faults_of`` in rules.py.
 
-    Args:
-        name: id of the schedule.
-        schedule: as people wrote it.
-        template: the needs of its runs; it names the profile.
-        profiles: whose policies hold where the schedule sets none, and whose checks are asked.
-        calendars: whose days it leaves out.
+    The profile that ``template`` names has the policies which the schedule does not set, and its checks.
     """
     timezone, profile = zone_of(schedule), profile_of(profiles, template.profile)
     own, *others = [*_own(schedule)] or [When()]

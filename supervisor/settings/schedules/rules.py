@@ -252,14 +252,7 @@ def _exclusion(path: Path, item: ExcludeSettings, timezone: str, seed: str, faul
 
 
 def exclusion_faults(path: Path, item: ExcludeSettings, timezone: str, seed: str = "") -> list[Violation]:
-    """Return the faults of one stretch of time that is left out.
-
-    Args:
-        path: where it was written.
-        item: the stretch.
-        timezone: in which it is read.
-        seed: for ``H`` in an expression.
-    """
+    """Return the faults of one stretch of time that is left out; ``seed`` is for ``H`` in an expression."""
     faults = _Faults()
     _exclusion(path, item, timezone, seed, faults)
     if item.calendar is not None:

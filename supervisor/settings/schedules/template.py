@@ -44,12 +44,7 @@ def template_of(
 ) -> tuple[Template | None, list[ScheduleFault]]:
     """Return the template of the runs of ``schedule``, or None and the reason why there is none.
 
-    Args:
-        name: id of the schedule.
-        schedule: as people wrote it.
-        known: the jobs.
-        has_secrets: its arguments hold values that no message may show.
-        profiles: of the configuration.
+    With ``has_secrets`` its arguments hold values that no message may show.
     """
     if schedule.job not in known:
         return None, [ScheduleFault(("job",), *_unknown_job(schedule.job, known))]

@@ -87,11 +87,9 @@ class Token:
         return has_labels and _matches(job, self.jobs) and (queue is None or _matches(queue, self.queues))
 
     def may_see_result(self, *, job: str, queue: str) -> bool:
-        """Return whether it shows the result of a run; one limited by label shows none: ended runs have no labels.
+        """Return whether it shows the result of a run, of which ``job`` and ``queue`` are empty if unknown.
 
-        Args:
-            job: of the run; empty where nothing tells it any more.
-            queue: likewise.
+        One limited by label shows none: ended runs have no labels.
         """
         return self.shows_results and not self.labels and self.reaches(job=job, queue=queue)
 

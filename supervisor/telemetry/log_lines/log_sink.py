@@ -137,12 +137,7 @@ class FileSink(Sink):
     def __init__(
         self, path: str, *, number: Callable[[], int] = lambda: 0, on_open: Callable[[int], None] | None = None
     ) -> None:
-        """Open it.
-
-        Args:
-            path: of the file; made if absent.
-            number: another number means: open it anew.
-            on_open: receives the descriptor each time it was opened.
+        """Open or make ``path``, and again when ``number`` gives another one; ``on_open`` gets the descriptor.
 
         Raises:
             OSError: it cannot be opened or made.
