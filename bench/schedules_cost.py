@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from functools import partial
 
-from bench.schedules_rows import Scale, Told
-from bench.schedules_table import Measure, Row, percentile
+from bench.schedules_rows import Scale
+from bench.schedules_table import Measure, Row, Told, percentile
 from bench.schedules_world import World, schedule
 from tests.kit.waiting import wait_until
 

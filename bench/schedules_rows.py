@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import median
 
-from bench.schedules_table import Measure, Row, percentile
+from bench.schedules_table import Measure, Row, Told, percentile
 from bench.schedules_world import TEMPLATE, World, due_at, schedule, spread, wall_ms
 from supervisor.core.model import FIRE_BATCH_MAX, Envelope, scheduled_run_id
 from supervisor.store.schedules.fire import FireCode, FireItem
@@ -31,7 +30,6 @@ class Scale:
 
 
 QUICK = Scale(many=10_000, seconds=3.0, rounds=20, takeovers=8)
-Told = Callable[[str], None]
 
 
 def lateness(world: World, scale: Scale) -> tuple[float, float, list[int]]:

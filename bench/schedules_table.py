@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.table import Table
+
+Told = Callable[[str], None]
+"""Takes what is measured just now."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,15 +24,15 @@ class Samples:
     parts: dict[str, list[float]] = field(default_factory=dict)  # for lines of their own, by Part.name
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Goal:
     """One line of the table: what is measured, and how large it may be."""
 
     name: str  # for --rows
     title: str
-    p50_max: float | None = None
-    p99_max: float | None = None
-    unit: str = "ms"
+    p50_max: float | None = field(default=None, kw_only=True)
+    p99_max: float | None = field(default=None, kw_only=True)
+    unit: str = field(default="ms", kw_only=True)
 
     @property
     def limits(self) -> str:
@@ -41,14 +41,14 @@ class Goal:
         return ", ".join(f"{name} ≤ {limit:g} {self.unit}" for name, limit in limits.items() if limit is not None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Row(Goal):
     """A line with what measures it."""
 
     measure: Measure
     rounds: int
-    parts: tuple[Goal, ...] = ()  # what the same measurement tells besides
-    is_optional: bool = False  # only when named: it takes many minutes
+    parts: tuple[Goal, ...] = field(default=(), kw_only=True)  # what the same measurement tells besides
+    is_optional: bool = field(default=False, kw_only=True)  # only when named: it takes many minutes
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from bench.schedules_table import Measure, Row, percentile
-from bench.workers_world import SYNC, Scale, Told, World, template
+from bench.schedules_table import Measure, Row, Told, percentile
+from bench.workers_world import SYNC, Scale, World, template
 from supervisor.core.model import Kind
 from supervisor.core.retry import Retry
 from tests.e2e.servers import Server

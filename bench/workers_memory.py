@@ -6,8 +6,8 @@ import time
 from pathlib import Path
 
 from bench.schedules_board import private_mib
-from bench.schedules_table import Measure, Row
-from bench.workers_world import ASYNC, Scale, Told, World, template
+from bench.schedules_table import Measure, Row, Told
+from bench.workers_world import ASYNC, Scale, World, template
 from supervisor.core.model import Envelope
 from supervisor.store.wire.envelope import pack
 from tests.e2e.trees import Tree

@@ -11,8 +11,8 @@ from typing import Any
 import uvloop
 
 from bench.schedules_board import cpu_s
-from bench.schedules_table import Measure, Row, percentile
-from bench.workers_world import ASYNC, CLUSTER, QUEUE, Scale, Told, World
+from bench.schedules_table import Measure, Row, Told, percentile
+from bench.workers_world import ASYNC, CLUSTER, QUEUE, Scale, World
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.producer.producer import Producer
 from tenure import Run, job

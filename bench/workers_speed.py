@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from statistics import median
 
 from bench.schedules_board import cpu_s
-from bench.schedules_table import Measure, Row
-from bench.workers_world import ASYNC, BOUND_S, SYNC, Scale, Told, World, template
+from bench.schedules_table import Measure, Row, Told
+from bench.workers_world import ASYNC, BOUND_S, SYNC, Scale, World, template
 from supervisor.core.model import Kind, Template
 
 LOOK_S = 0.02

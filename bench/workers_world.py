@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import socket
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -96,9 +96,6 @@ workers:
 jobs: [{jobs}]
 redis: {{url: "{url}"}}
 """
-
-
-Told = Callable[[str], None]  # says what is being done
 
 
 @dataclass(frozen=True, slots=True)
