@@ -248,8 +248,8 @@ class Parent:
         return replace(self._stop, grace_ns=self._tree.limits.grace_ns)
 
     def _advance_stop(self, now_ns: int) -> None:
-        while groups := shutdown.WAITS_FOR.get(self._stop.stage):
-            if not self._tree.any_process(groups):
+        while plan := shutdown.PLANS.get(self._stop.stage):
+            if not self._tree.any_process(plan.groups):
                 event = StopEvent.GONE
             elif now_ns >= self._stop.deadline_ns:
                 event = StopEvent.LATE
@@ -280,9 +280,8 @@ class Parent:
         self._log(
             "stop_stage", level=level, stage=stop.stage.value, after_s=round((now_ns - stop.asked_ns) / SECOND_NS, 3)
         )
-        if stop.stage in shutdown.ORDERS:
-            event, groups = shutdown.ORDERS[stop.stage]
-            self._tree.order(event, groups, now_ns)
+        if plan := shutdown.PLANS.get(stop.stage):
+            self._tree.order(plan.order, plan.groups, now_ns)
 
     def _note_tree_ready(self, now_ns: int) -> None:
         tree = self._tree

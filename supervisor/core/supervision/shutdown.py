@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import NamedTuple
 
 from supervisor.core.errors import EXIT_CANNOT_CREATE, EXIT_CONFIG, EXIT_CRASH_LOOP, EXIT_FAILED, EXIT_OK
 from supervisor.core.supervision.scoreboard import SlotState
@@ -34,7 +35,6 @@ WORK = frozenset({Group.SCHEDULER, Group.WORKER})
 AGENT = frozenset({Group.AGENT})
 WEB = frozenset({Group.WEB})
 SERVER = frozenset({Group.EMBEDDED})
-ALL = frozenset(Group)
 
 
 class ShutdownStage(Enum):
@@ -76,24 +76,40 @@ FORCED = frozenset(
 WORKING = frozenset({_G.DRAINING, _G.CANCELLING})
 """Stages in which workers may still acknowledge: who carries that for them is replaced if it dies."""
 
-# For each stage that waits: where it goes when all are gone, and when its time is over.
-_NEXT: dict[ShutdownStage, tuple[ShutdownStage, ShutdownStage]] = {
-    _G.DRAINING: (_G.STOPPING_AGENT, _G.CANCELLING),
-    _G.CANCELLING: (_G.STOPPING_AGENT, _G.KILLING_WORK),
-    _G.KILLING_WORK: (_G.STOPPING_AGENT, _G.STOPPING_AGENT),
-    _G.STOPPING_AGENT: (_G.STOPPING_WEB, _G.KILLING_AGENT),
-    _G.KILLING_AGENT: (_G.STOPPING_WEB, _G.STOPPING_WEB),
-    _G.STOPPING_WEB: (_G.STOPPING_SERVER, _G.KILLING_WEB),
-    _G.KILLING_WEB: (_G.STOPPING_SERVER, _G.STOPPING_SERVER),
-    _G.STOPPING_SERVER: (_G.DONE, _G.KILLING_SERVER),
-    _G.KILLING_SERVER: (_G.DONE, _G.DONE),
-    _G.FORCED_WORK: (_G.FORCED_AGENT, _G.FORCED_AGENT),
-    _G.FORCED_AGENT: (_G.FORCED_WEB, _G.FORCED_AGENT_KILL),
-    _G.FORCED_AGENT_KILL: (_G.FORCED_WEB, _G.FORCED_WEB),
-    _G.FORCED_WEB: (_G.FORCED_SERVER, _G.FORCED_SERVER),
-    _G.FORCED_SERVER: (_G.DONE, _G.FORCED_SERVER_KILL),
-    _G.FORCED_SERVER_KILL: (_G.DONE, _G.DONE),
+
+class StagePlan(NamedTuple):
+    """Course of a stage that waits: the order on entering it, whom it concerns, the next stages, and its time."""
+
+    order: SlotEvent  # to slots with a process
+    groups: frozenset[Group]
+    gone: ShutdownStage  # next when all of these are gone
+    late: ShutdownStage  # next when its time is over
+    length_ms: int | None  # by itself; the forced ones add up to less than half a second
+    latest_ms: int  # counted from the end of the grace, when earlier stages were late
+    is_clean: bool = True  # False: who is entered here was cut off. A web child cut off lost nobody's work
+
+
+_E = SlotEvent
+_FORCED_MS = 3350  # a second signal near the end makes the stop no longer
+
+PLANS: dict[ShutdownStage, StagePlan] = {
+    _G.DRAINING: StagePlan(_E.STOP, WORK, _G.STOPPING_AGENT, _G.CANCELLING, None, 0),
+    _G.CANCELLING: StagePlan(_E.CANCEL, WORK, _G.STOPPING_AGENT, _G.KILLING_WORK, 2000, 2000, is_clean=False),
+    _G.KILLING_WORK: StagePlan(_E.KILL, WORK, _G.STOPPING_AGENT, _G.STOPPING_AGENT, 150, 2150, is_clean=False),
+    _G.STOPPING_AGENT: StagePlan(_E.STOP, AGENT, _G.STOPPING_WEB, _G.KILLING_AGENT, 5000, 2650),
+    _G.KILLING_AGENT: StagePlan(_E.KILL, AGENT, _G.STOPPING_WEB, _G.STOPPING_WEB, 50, 2700, is_clean=False),
+    _G.STOPPING_WEB: StagePlan(_E.STOP, WEB, _G.STOPPING_SERVER, _G.KILLING_WEB, 1000, 2850),
+    _G.KILLING_WEB: StagePlan(_E.KILL, WEB, _G.STOPPING_SERVER, _G.STOPPING_SERVER, 50, 2900),
+    _G.STOPPING_SERVER: StagePlan(_E.STOP, SERVER, _G.DONE, _G.KILLING_SERVER, 5000, 3300),
+    _G.KILLING_SERVER: StagePlan(_E.KILL, SERVER, _G.DONE, _G.DONE, 100, 3400, is_clean=False),
+    _G.FORCED_WORK: StagePlan(_E.KILL, WORK, _G.FORCED_AGENT, _G.FORCED_AGENT, 30, _FORCED_MS, is_clean=False),
+    _G.FORCED_AGENT: StagePlan(_E.STOP, AGENT, _G.FORCED_WEB, _G.FORCED_AGENT_KILL, 150, _FORCED_MS, is_clean=False),
+    _G.FORCED_AGENT_KILL: StagePlan(_E.KILL, AGENT, _G.FORCED_WEB, _G.FORCED_WEB, 20, _FORCED_MS, is_clean=False),
+    _G.FORCED_WEB: StagePlan(_E.KILL, WEB, _G.FORCED_SERVER, _G.FORCED_SERVER, 20, _FORCED_MS, is_clean=False),
+    _G.FORCED_SERVER: StagePlan(_E.STOP, SERVER, _G.DONE, _G.FORCED_SERVER_KILL, 200, _FORCED_MS, is_clean=False),
+    _G.FORCED_SERVER_KILL: StagePlan(_E.KILL, SERVER, _G.DONE, _G.DONE, 30, _FORCED_MS, is_clean=False),
 }
+"""Every stage but the first and the last."""
 
 # Pairs that are absent are impossible, and raise. A test walks the full product.
 TRANSITIONS: dict[tuple[ShutdownStage, StopEvent], ShutdownStage] = {
@@ -101,87 +117,12 @@ TRANSITIONS: dict[tuple[ShutdownStage, StopEvent], ShutdownStage] = {
     (_G.RUNNING, StopEvent.FORCED): _G.FORCED_WORK,
     (_G.DONE, StopEvent.ASKED): _G.DONE,
     (_G.DONE, StopEvent.FORCED): _G.DONE,
-    **{(stage, StopEvent.ASKED): stage for stage in _NEXT},
-    **{(stage, StopEvent.FORCED): stage if stage in FORCED else _G.FORCED_WORK for stage in _NEXT},
-    (
-        _G.KILLING_SERVER,
-        StopEvent.FORCED,
-    ): _G.KILLING_SERVER,  # everybody was killed: starting over would only take longer
-    **{(stage, StopEvent.GONE): gone for stage, (gone, _) in _NEXT.items()},
-    **{(stage, StopEvent.LATE): late for stage, (_, late) in _NEXT.items()},
+    **{(stage, StopEvent.ASKED): stage for stage in PLANS},
+    **{(stage, StopEvent.FORCED): stage if stage in FORCED else _G.FORCED_WORK for stage in PLANS},
+    (_G.KILLING_SERVER, StopEvent.FORCED): _G.KILLING_SERVER,  # all were killed: anew it would only take longer
+    **{(stage, StopEvent.GONE): plan.gone for stage, plan in PLANS.items()},
+    **{(stage, StopEvent.LATE): plan.late for stage, plan in PLANS.items()},
 }
-
-WAITS_FOR: dict[ShutdownStage, frozenset[Group]] = {
-    _G.DRAINING: WORK,
-    _G.CANCELLING: WORK,
-    _G.KILLING_WORK: WORK,
-    _G.STOPPING_AGENT: AGENT,
-    _G.KILLING_AGENT: AGENT,
-    _G.STOPPING_WEB: WEB,
-    _G.KILLING_WEB: WEB,
-    _G.STOPPING_SERVER: SERVER,
-    _G.KILLING_SERVER: SERVER,
-    _G.FORCED_WORK: WORK,
-    _G.FORCED_AGENT: AGENT,
-    _G.FORCED_AGENT_KILL: AGENT,
-    _G.FORCED_WEB: WEB,
-    _G.FORCED_SERVER: SERVER,
-    _G.FORCED_SERVER_KILL: SERVER,
-}
-
-# What entering a stage does, to whom. Only slots with a process notice.
-ORDERS: dict[ShutdownStage, tuple[SlotEvent, frozenset[Group]]] = {
-    _G.DRAINING: (SlotEvent.STOP, WORK),
-    _G.CANCELLING: (SlotEvent.CANCEL, WORK),
-    _G.KILLING_WORK: (SlotEvent.KILL, WORK),
-    _G.STOPPING_AGENT: (SlotEvent.STOP, AGENT),
-    _G.KILLING_AGENT: (SlotEvent.KILL, AGENT),
-    _G.STOPPING_WEB: (SlotEvent.STOP, WEB),
-    _G.KILLING_WEB: (SlotEvent.KILL, WEB),
-    _G.STOPPING_SERVER: (SlotEvent.STOP, SERVER),
-    _G.KILLING_SERVER: (SlotEvent.KILL, SERVER),
-    _G.FORCED_WORK: (SlotEvent.KILL, WORK),
-    _G.FORCED_AGENT: (SlotEvent.STOP, AGENT),
-    _G.FORCED_AGENT_KILL: (SlotEvent.KILL, AGENT),
-    _G.FORCED_WEB: (SlotEvent.KILL, WEB),
-    _G.FORCED_SERVER: (SlotEvent.STOP, SERVER),
-    _G.FORCED_SERVER_KILL: (SlotEvent.KILL, SERVER),
-}
-
-# How long a stage may take by itself. The forced ones add up to less than half a second.
-_LENGTH_NS: dict[ShutdownStage, int] = {
-    _G.CANCELLING: 2 * SECOND_NS,
-    _G.KILLING_WORK: 150 * _MS,
-    _G.STOPPING_AGENT: 5 * SECOND_NS,
-    _G.KILLING_AGENT: 50 * _MS,
-    _G.STOPPING_WEB: SECOND_NS,
-    _G.KILLING_WEB: 50 * _MS,
-    _G.STOPPING_SERVER: 5 * SECOND_NS,
-    _G.KILLING_SERVER: 100 * _MS,
-    _G.FORCED_WORK: 30 * _MS,
-    _G.FORCED_AGENT: 150 * _MS,
-    _G.FORCED_AGENT_KILL: 20 * _MS,
-    _G.FORCED_WEB: 20 * _MS,
-    _G.FORCED_SERVER: 200 * _MS,
-    _G.FORCED_SERVER_KILL: 30 * _MS,
-}
-
-# When it must be over at the latest, counted from the end of the grace, when earlier stages were late.
-_LATEST_NS: dict[ShutdownStage, int] = {
-    _G.DRAINING: 0,
-    _G.CANCELLING: 2000 * _MS,
-    _G.KILLING_WORK: 2150 * _MS,
-    _G.STOPPING_AGENT: 2650 * _MS,
-    _G.KILLING_AGENT: 2700 * _MS,
-    _G.STOPPING_WEB: 2850 * _MS,
-    _G.KILLING_WEB: 2900 * _MS,
-    _G.STOPPING_SERVER: 3300 * _MS,
-    _G.KILLING_SERVER: 3400 * _MS,
-    **dict.fromkeys(FORCED, 3350 * _MS),  # a second signal near the end makes the stop no longer
-}
-
-# Entering one of these means that somebody was cut off. A web child cut off lost nobody's work.
-_UNCLEAN = frozenset({_G.CANCELLING, _G.KILLING_WORK, _G.KILLING_AGENT, _G.KILLING_SERVER}) | FORCED
 
 
 class ImpossibleStopError(AssertionError):
@@ -213,13 +154,12 @@ class Stop:
     @property
     def deadline_ns(self) -> int:
         """Deadline of the present stage; 0 if it waits for nothing."""
-        if self.stage not in WAITS_FOR:
+        if self.stage not in PLANS:
             return 0
-        bounds = []
-        if self.stage in _LENGTH_NS:
-            bounds.append(self.entered_ns + _LENGTH_NS[self.stage])
-        if self.stage in _LATEST_NS:
-            bounds.append(self.asked_ns + self.grace_ns + _LATEST_NS[self.stage])
+        plan = PLANS[self.stage]
+        bounds = [self.asked_ns + self.grace_ns + plan.latest_ms * _MS]
+        if plan.length_ms is not None:
+            bounds.append(self.entered_ns + plan.length_ms * _MS)
         return max(min(bounds), self.entered_ns + _SHORTEST_NS)
 
     def sweep_until_ns(self, now_ns: int) -> int:
@@ -249,7 +189,7 @@ def advance(stop: Stop, event: StopEvent, *, now_ns: int) -> Stop:
         stage=after,
         asked_ns=stop.asked_ns or now_ns,
         entered_ns=now_ns,
-        is_clean=stop.is_clean and after not in _UNCLEAN,
+        is_clean=stop.is_clean and (after not in PLANS or PLANS[after].is_clean),
     )
 
 

@@ -13,9 +13,8 @@ from supervisor.core.supervision.shutdown import (
     DEBOUNCE_NS,
     FORCED,
     FORCED_BOUND_NS,
-    ORDERS,
+    PLANS,
     TRANSITIONS,
-    WAITS_FOR,
     ImpossibleStopError,
     ShutdownStage,
     Stop,
@@ -65,8 +64,7 @@ def test_every_stage_that_waits_has_a_deadline_and_an_order(stage: ShutdownStage
     """A wait without an end is how a supervisor hangs for ever on one child."""
     stop = Stop(grace_ns=GRACE_NS, stage=stage, asked_ns=T, entered_ns=T)
     assert stop.deadline_ns > T
-    assert stage in WAITS_FOR
-    assert ORDERS[stage][1] == WAITS_FOR[stage]
+    assert stage in PLANS
 
 
 @pytest.mark.parametrize("grace_ns", [0, SECOND_NS, 20 * SECOND_NS, 3600 * SECOND_NS])
@@ -90,16 +88,16 @@ def test_a_forced_stop_ends_within_half_a_second_from_any_stage(before: Shutdown
 def test_the_order_is_work_then_agent_then_web_then_server() -> None:
     """Runs need a beating session, the agent a server, and probes should see the whole of it."""
     stop = told(fresh())
-    seen = [WAITS_FOR[stop.stage]]
+    seen = [PLANS[stop.stage].groups]
     while (stop := advance(stop, StopEvent.GONE, now_ns=T)).stage is not ShutdownStage.DONE:
-        seen.append(WAITS_FOR[stop.stage])
+        seen.append(PLANS[stop.stage].groups)
     assert seen == [{"scheduler", "worker"}, {"agent"}, {"web"}, {"embedded"}]
     assert stop.exit_code == 0
 
 
 def test_a_forced_stop_keeps_the_order_and_asks_agent_and_server_first() -> None:
     """The agent gets a moment to release, the server one to write; the others get none."""
-    assert [ORDERS[stage] for stage in run_out(told(fresh(), is_quit=True))[0][:-1]] == [
+    assert [PLANS[stage][:2] for stage in run_out(told(fresh(), is_quit=True))[0][:-1]] == [
         (SlotEvent.KILL, {Group.SCHEDULER, Group.WORKER}),
         (SlotEvent.STOP, {Group.AGENT}),
         (SlotEvent.KILL, {Group.AGENT}),
