@@ -9,7 +9,6 @@ import sys
 from collections.abc import Container
 from pathlib import Path
 from signal import Signals
-from typing import Protocol
 
 from supervisor.clock import Clock
 from supervisor.process import spawn
@@ -22,52 +21,8 @@ from supervisor.process.system.signals import Received
 _TO_ACT_ON = frozenset({Signals.SIGTERM, Signals.SIGQUIT, Signals.SIGABRT})
 
 
-class Kernel(Protocol):
-    """Processes and signals."""
-
-    def prepare(self) -> None:
-        """Make this process fit to be the parent."""
-        ...
-
-    def fork(self, spec: SlotSpec, launch: ChildIdentity, log: Log) -> int:
-        """Start a child; OSError when that is not possible now."""
-        ...
-
-    def send(self, pid: int, number: Signals) -> None:
-        """Signal one child."""
-        ...
-
-    def kill(self, pid: int) -> None:
-        """SIGKILL one child and its group."""
-        ...
-
-    def reap(self, ours: Container[int]) -> list[Ended]:
-        """Collect dead children."""
-        ...
-
-    def wait(self, timeout_ns: int) -> Received | None:
-        """Wait for a signal."""
-        ...
-
-    def sweep(self, until_ns: int) -> int:
-        """End every descendant that is left; return how many resisted."""
-        ...
-
-    def pressure_percent(self) -> float:
-        """Return the percentage of the last ten seconds in which something waited for a processor."""
-        ...
-
-    def processor_wait(self, pid: int) -> Wait:
-        """Return one child's wait for a processor."""
-        ...
-
-    def memory_kills(self) -> int | None:
-        """Return the number of out-of-memory kills in our control group so far; None: nobody counts."""
-        ...
-
-
-class LinuxKernel:
-    """The real one."""
+class Kernel:
+    """Processes and signals of this machine."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -82,7 +37,7 @@ class LinuxKernel:
         gc.disable()
 
     def fork(self, spec: SlotSpec, launch: ChildIdentity, log: Log) -> int:
-        """Start a child."""
+        """Start a child; OSError when that is not possible now."""
         return spawn.fork(spec, launch, log)
 
     def send(self, pid: int, number: Signals) -> None:
@@ -104,19 +59,19 @@ class LinuxKernel:
         return signals.take(timeout_ns)
 
     def sweep(self, until_ns: int) -> int:
-        """End every descendant that is left."""
+        """End every descendant that is left; return how many resisted."""
         return reaper.sweep(os.getpid(), elapsed_ns=self._clock.elapsed_ns, until_ns=until_ns)
 
     def pressure_percent(self) -> float:
-        """Read the kernel's pressure information."""
+        """Return the percentage of the last ten seconds in which something waited for a processor."""
         return processor_pressure_percent()
 
     def processor_wait(self, pid: int) -> Wait:
-        """Read the kernel's account of the process."""
+        """Return one child's wait for a processor."""
         return linux.processor_wait(pid)
 
     def memory_kills(self) -> int | None:
-        """Read the count of the control group, or of the machine."""
+        """Return the number of out-of-memory kills in our control group so far; None: nobody counts."""
         return memory_kills(self._memory_kills_file)
 
 

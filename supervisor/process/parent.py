@@ -26,9 +26,10 @@ from supervisor.core.supervision.scoreboard import Board, Phase, SlotState, Verb
 from supervisor.core.supervision.shutdown import ShutdownStage, Stop, StopEvent
 from supervisor.core.units import SECOND_NS
 from supervisor.process import child_requests, monitor
-from supervisor.process.kernel import Kernel, LinuxKernel
-from supervisor.process.pool_control import PoolBook, Reloader
+from supervisor.process.kernel import Kernel
+from supervisor.process.pool_control import PoolBook
 from supervisor.process.process_table import plant
+from supervisor.process.reloading import Reloading
 from supervisor.process.slots import ChildIdentity, Log, ParentLimits, SlotSpec
 from supervisor.process.state_dump import dump
 from supervisor.process.system import signals
@@ -72,7 +73,7 @@ class Parent:
         notify: Notifier,
         log: Log,
         processes: Mapping[str, int] | None = None,
-        reloading: Reloader | None = None,
+        reloading: Reloading | None = None,
         kernel: Kernel | None = None,
         jitter: Callable[[], float] = _system_jitter,
     ) -> None:
@@ -94,7 +95,7 @@ class Parent:
         self._clock = clock
         self._notify = notify
         self._log = log = _unbreakable(log)
-        self._kernel = kernel or LinuxKernel(clock)
+        self._kernel = kernel or Kernel(clock)
         self._tree = plant(specs, board, kernel=self._kernel, log=log, limits=limits, jitter=jitter)
         self._book = PoolBook(self._tree, processes or {})
         self._reloading = reloading

@@ -7,7 +7,6 @@ parent, with the states of that moment, so nothing that happens in between is lo
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol
 
 from supervisor.core.supervision import pool as pools
 from supervisor.core.supervision.pool import Fact, News, Pool, PoolChange, PoolNotice, PoolReplacement
@@ -184,28 +183,3 @@ class PoolBook:
         if item.pair is not None:
             fields = {"old": rows[item.pair.old].spec.name, "new": rows[item.pair.new].spec.name}
         self._tree.log(item.news.value, level=_LEVELS.get(item.news, "info"), pool=pool.name, **fields)
-
-
-class Reloader(Protocol):
-    """Makes the tree follow a changed configuration. Nothing it does may block."""
-
-    @property
-    def deadline_ns(self) -> int:
-        """Time by which ``look`` is needed at the latest; 0: nothing is planned."""
-        ...
-
-    def request(self, now_ns: int) -> None:
-        """Begin, or begin again once the current one is over."""
-        ...
-
-    def look(self, now_ns: int, tree: ProcessTable, book: PoolBook) -> None:
-        """Go on. On every turn of the parent, unless the tree stops."""
-        ...
-
-    def ended(self, pid: int, status: int) -> bool:
-        """Take note that a process ended which is no slot's; return whether it was this one's."""
-        ...
-
-    def stop(self) -> None:
-        """Give up: the tree stops."""
-        ...

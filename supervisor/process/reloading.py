@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 from enum import Enum, auto
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from supervisor.clock import Clock
 from supervisor.core.json_values import read_json
@@ -30,25 +30,12 @@ from supervisor.process.process_table import ProcessTable
 from supervisor.process.slots import Log, ParentLimits
 from supervisor.process.system.systemd import Notifier
 
+if TYPE_CHECKING:  # the parent parses nothing
+    from supervisor.reload.check import ConfigCheck
+
 CHECK_NS = 10 * SECOND_NS
 CHECK_NS_PER_SCHEDULE = SECOND_NS // 1000  # a hundred thousand take most of a minute to read, as they do at the start
 _PACE_NS = SECOND_NS // 10  # how often a check is looked after, should its SIGCHLD have been merged with another
-
-
-class ReloadCheck(Protocol):
-    """Configuration check, as the parent uses it."""
-
-    def open(self, number: int, in_effect: int) -> None:
-        """Make room for the result of the child. Raises OSError when there is none."""
-        ...
-
-    def run(self, number: int, in_effect: int, fits: Callable[[str, int], str]) -> bool:
-        """Judge the configuration and hand the plan over, in a child; return whether it can be carried out."""
-        ...
-
-    def plan(self, number: int) -> bytes | None:
-        """Return the plan that the child handed over, or None."""
-        ...
 
 
 class _Step(Enum):
@@ -91,7 +78,7 @@ class Reloading:
         kill: ends that child; for tests.
     """
 
-    check: ReloadCheck
+    check: ConfigCheck
     header: Header
     clock: Clock
     _: KW_ONLY

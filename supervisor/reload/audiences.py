@@ -57,12 +57,6 @@ _SECRET_WHOLE = frozenset({("cloudforet", "config")})
 """Whose values count as secrets however they were written, as everywhere that settings are shown."""
 
 
-def audiences_of(path: Path) -> frozenset[Audience] | None:
-    """Return the roles that are given the setting at ``path``; None where the table names no place around it."""
-    place = _place(path)
-    return None if place is None else SECRET_PLACES[place]
-
-
 def is_withheld(path: Path, value: object, *, is_reference: bool, audience: Audience | None) -> bool:
     """Return whether one value is a secret that ``audience`` is not given; None means the parent, which has none.
 

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -20,6 +20,9 @@ from supervisor.clock import Clock
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.model import Kind
 from supervisor.core.units import SECOND_NS
+
+if TYPE_CHECKING:
+    from supervisor.roles.web.snapshot_reader import StoreReader
 
 FRESH_S = 5.0
 SHOWN_S = 15.0
@@ -67,22 +70,10 @@ class Overview:
     late: tuple[str, ...] = ()  # schedules that break what they promise about their runs
 
 
-class SnapshotReader(Protocol):
-    """Takes one look."""
-
-    async def read(self) -> Overview:
-        """Return a snapshot of Redis; raise StoreUnavailableError or StoreRefusedError."""
-        ...
-
-    async def close(self) -> None:
-        """Drop the connection."""
-        ...
-
-
 class Overviews:
     """The newest look, shared by all who ask."""
 
-    def __init__(self, reader: SnapshotReader, clock: Clock) -> None:
+    def __init__(self, reader: StoreReader, clock: Clock) -> None:
         self._reader = reader
         self._clock = clock
         self._newest: Overview | None = None

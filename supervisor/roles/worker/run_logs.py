@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 import structlog
@@ -21,11 +21,11 @@ from supervisor.core.model import Outcome
 from supervisor.core.units import SECOND_NS
 from supervisor.store.client import threads
 from supervisor.store.queues.run_logs import AttemptLog, LogItem, RunLogs
-from supervisor.store.scripts import Call
 from supervisor.telemetry.run_output import RunOutput
 
 if TYPE_CHECKING:
     from supervisor.roles.worker.attempt.executor import Execution
+    from supervisor.store.producer.producer import Producer
 
 EVERY_S = 1.0
 AFTER_FAILURE_NS = 10 * SECOND_NS
@@ -38,21 +38,10 @@ _SUCCESSES = frozenset({Outcome.OK, Outcome.AGAIN})
 log = structlog.get_logger("tenure.worker")
 
 
-class LogRunner(Protocol):
-    """Subset of a producer that is used here."""
-
-    def run(self, call: Call[Any], *, timeout_s: float | None = None) -> Any:
-        """Make a call."""
-
-    @property
-    def keys(self) -> Any:
-        """Keys of the cluster in Redis."""
-
-
 class OutputKeeping:
     """Outputs of the attempts of this process."""
 
-    def __init__(self, policy: str, *, worker: str, clock: Clock, runner: LogRunner | None) -> None:
+    def __init__(self, policy: str, *, worker: str, clock: Clock, runner: Producer | None) -> None:
         """Build it.
 
         Args:
@@ -164,7 +153,7 @@ class OutputKeeping:
         if items and self._runner is not None:
             self._send(self._runner, items)
 
-    def _send(self, runner: LogRunner, items: list[tuple[RunOutput, int, LogItem]]) -> None:
+    def _send(self, runner: Producer, items: list[tuple[RunOutput, int, LogItem]]) -> None:
         try:
             runner.run(RunLogs(runner.keys).write([item for _, _, item in items]), timeout_s=CALL_S)
         except (StoreUnavailableError, StoreRefusedError) as error:

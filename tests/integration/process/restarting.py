@@ -16,7 +16,7 @@ from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_RESTART
 from supervisor.core.supervision.slot import Group, SlotEvent
 from supervisor.core.units import SECOND_NS
-from supervisor.process.kernel import LinuxKernel
+from supervisor.process.kernel import Kernel
 from supervisor.process.process_table import plant
 from supervisor.process.slots import ChildIdentity, ParentLimits, SlotSpec
 from supervisor.process.spawn import allocate
@@ -50,7 +50,7 @@ def main(restarts: int) -> None:
     """Restart children so often, and print what is left of it."""
     specs = [SlotSpec(name=f"worker-{n}", role="worker", run=_leave, group=Group.WORKER) for n in range(SLOTS)]
     board = allocate(slots=SLOTS, inflight=1)
-    kernel = LinuxKernel(SystemClock())
+    kernel = Kernel(SystemClock())
     kernel.prepare()
     tree = plant(specs, board, kernel=kernel, log=lambda *_, **__: None, limits=ParentLimits(), jitter=lambda: 1.0)
     now_ns, first = SECOND_NS, (0, 0)

@@ -11,7 +11,7 @@ from supervisor.core.supervision.scoreboard import Board, ChildState, Row, SlotS
 from supervisor.core.supervision.slot import Group
 from supervisor.core.units import SECOND_NS
 from supervisor.process.parent import ChildIdentity, Parent, ParentLimits, SlotSpec
-from supervisor.process.pool_control import Reloader
+from supervisor.process.reloading import Reloading
 from supervisor.process.slots import Log
 from supervisor.process.system.linux import Wait
 from supervisor.process.system.reaper import Ended
@@ -252,7 +252,7 @@ def make_world(
     *,
     slots: tuple[tuple[str, Group], ...] = SLOTS,
     pools: dict[str, int] | None = None,
-    reloading: Reloader | None = None,
+    reloading: Reloading | None = None,
     has_server: bool = False,
     limits: ParentLimits | None = None,
     hang_timeout_s: float = 15.0,

@@ -12,11 +12,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Any, Protocol
 
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
+from supervisor.store.client.sync_client import AsyncStore
 from supervisor.store.event_log import EventLog, KeptEvent, listened
-from supervisor.store.scripts import Call
 from supervisor.telemetry.metrics import EVENTS_DROPPED
 
 FOLLOWERS_MAX = 16
@@ -28,18 +27,6 @@ RETRY_S = 1.0
 Item = KeptEvent | None  # None: the end
 
 
-class Streamer(Protocol):
-    """Subset of a Redis client that is used here."""
-
-    async def run(self, call: Call[Any], *, timeout_s: float | None = None) -> Any:
-        """Make a call."""
-        ...
-
-    async def listen(self, key: str, last_id: str, block_s: float) -> list[tuple[str, dict[str, str]]]:
-        """Return the new entries of a stream."""
-        ...
-
-
 class TooManyFollowersError(Exception):
     """There is no room for another one."""
 
@@ -47,7 +34,7 @@ class TooManyFollowersError(Exception):
 class Followers:
     """Everybody who follows events of this web process."""
 
-    def __init__(self, store: Streamer, events: EventLog) -> None:
+    def __init__(self, store: AsyncStore, events: EventLog) -> None:
         self._store = store
         self._events = events
         self._queues: dict[asyncio.Queue[Item], str] = {}  # with who asked, the oldest first

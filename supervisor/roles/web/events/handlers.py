@@ -21,7 +21,7 @@ from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.events import LEVELS
 from supervisor.core.json_values import without_controls
 from supervisor.core.units import SECOND_NS
-from supervisor.roles.web.events.followers import Followers, Item, Streamer, TooManyFollowersError
+from supervisor.roles.web.events.followers import Followers, Item, TooManyFollowersError
 from supervisor.roles.web.responses import (
     ADMIT,
     ASKER,
@@ -32,6 +32,7 @@ from supervisor.roles.web.responses import (
     limit_of,
     unavailable,
 )
+from supervisor.store.client.sync_client import AsyncStore
 from supervisor.store.event_log import EVENT_ID, READ_MAX, EventLog, KeptEvent
 
 HEARTBEAT_S = 10.0
@@ -44,7 +45,7 @@ RETRY_MS = 2000
 class EventPages:
     """The handler of /api/v1/events."""
 
-    def __init__(self, store: Streamer, events: EventLog, followers: Followers, clock: Clock) -> None:
+    def __init__(self, store: AsyncStore, events: EventLog, followers: Followers, clock: Clock) -> None:
         self._store = store
         self._events = events
         self._followers = followers

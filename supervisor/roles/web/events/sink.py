@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import aiohttp
 import msgspec
@@ -160,14 +160,6 @@ class Queue:
         return batch
 
 
-class EventRunner(Protocol):
-    """Subset of a Redis client that is used here."""
-
-    async def run(self, call: Call[Any], *, timeout_s: float | None = None) -> Any:
-        """Make a call."""
-        ...
-
-
 @dataclass(eq=False)
 class EventDispatcher:
     """Empties the mailbox, and the queues of the sinks.
@@ -184,7 +176,7 @@ class EventDispatcher:
 
     read_fd: int
     _: KW_ONLY
-    store: EventRunner
+    store: AsyncStore
     events: EventLog
     writer: str
     kept: int
