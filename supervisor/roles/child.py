@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import encodings.idna  # noqa: F401  # the first look-up of a host would import it, in every child
 import gc
+import os
 import select
 import signal
 import socket
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
+from typing import Literal
 
 from supervisor.clock import Clock
 from supervisor.core.supervision.inflight import InflightTable
-from supervisor.core.supervision.scoreboard import Board, Row
+from supervisor.core.supervision.scoreboard import Board, ChildState, Row
 from supervisor.core.units import SECOND_NS
 from supervisor.reload.config_memfd import Brief, ConfigReader, HandoverError
 from supervisor.settings.sections.models import Settings
@@ -21,6 +24,8 @@ from supervisor.store.scripts import script, script_names
 from supervisor.telemetry import events, logs
 from supervisor.telemetry.events import Mailbox
 from supervisor.telemetry.log_lines.rules import LogRules
+
+_PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +75,31 @@ class Seat:
         """This child's in-flight table."""
         return self.board.inflight[self.slot]
 
+    def announce(self, state: ChildState) -> None:
+        """Write the state of this generation beside a beat, and wake the parent to read it."""
+        row = self.row
+        row.beat_ns = self.clock.elapsed_ns()
+        row.child_state = state
+        row.child_generation = self.generation
+        self.wake_parent()
+
+    def wake_parent(self) -> None:
+        """Make the parent look at the board."""
+        with suppress(ProcessLookupError):  # it died: its death signal is on the way to us
+            os.kill(self.parent_pid, signal.SIGURG)
+
     @property
     def session(self) -> str:
         """The name of this worker process's session: derived, so that the agent knows it too."""
         return session_name(self.replica, self.name, self.generation)
+
+
+def resident_kib(pid: int | Literal["self"] = "self") -> int:
+    """Return the resident memory of a process in KiB; 0 where it is gone, or the system does not report it."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * _PAGE_KIB
+    except (OSError, ValueError, IndexError):
+        return 0
 
 
 def session_name(replica: str, slot_name: str, generation: int) -> str:

@@ -160,6 +160,14 @@ class Row(_Block):
         for index in range(12, _KEPT_WORDS):
             self.words[index] = 0
 
+    def request(self, verb: Verb, slot: int, generation: int) -> bool:
+        """Ask the parent, which is to be woken; False if it has not seen the request before this one yet."""
+        if self.request_number != self.handled_number:
+            return False
+        self.request_verb, self.request_slot, self.request_generation = verb, slot, generation
+        self.request_number += 1
+        return True
+
     @property
     def is_used(self) -> bool:
         """True if the row means anything to people: a pool has more rows than processes, for replacements."""

@@ -13,10 +13,8 @@ Does not guarantee
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import InitVar, dataclass
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -28,6 +26,7 @@ from supervisor.core.supervision.child_requests import RequestAnswer as ParentAn
 from supervisor.core.supervision.health import role_of
 from supervisor.core.supervision.scoreboard import EVERY_SLOT, Board, Row, SlotState, Verb
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
+from supervisor.roles.child import resident_kib
 from supervisor.roles.effects import Reporter
 from supervisor.store.election.commands import Answer, Command, Commands, Word, WorkerReport
 from supervisor.store.scripts import Call
@@ -37,7 +36,6 @@ PERIOD_NS = 1000 * MILLISECOND_NS
 PENDING_PERIOD_NS = 20 * MILLISECOND_NS
 PARENT_NS = 5000 * MILLISECOND_NS  # the parent looks at requests twice a second at least
 RELOAD_NS = 120_000 * MILLISECOND_NS  # then whoever waits is told to look at the log
-_PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // 1024
 
 _VERBS = {
     Word.QUIET: Verb.QUIET,
@@ -161,9 +159,6 @@ class CommandDuty:
 
     def _ask(self, command: Command) -> str:
         """Write the request words, all but the last; return why not, or an empty string."""
-        row = self.row
-        if row.request_number != row.handled_number:
-            return "the parent has not seen the request before this one; try again"
         index, generation = EVERY_SLOT, 0
         if command.slot:
             index = self._slots.get(command.slot, -1)
@@ -173,9 +168,8 @@ class CommandDuty:
             generation = command.generation or newest
         elif command.word in _OF_TREE:
             index = 0
-        row.request_verb, row.request_slot, row.request_generation = _VERBS[command.word], index, generation
-        row.request_number += 1
-        return ""
+        is_asked = self.row.request(_VERBS[command.word], index, generation)
+        return "" if is_asked else "the parent has not seen the request before this one; try again"
 
     def _settle(self, pending: _Pending, now_ns: int) -> None:
         answer = self._answer_of(pending)
@@ -230,13 +224,6 @@ def _described(name: str, pool: str, row: Row, now_ns: int) -> WorkerReport:
         pid=row.pid,
         busy=row.busy,
         done=row.done,
-        rss_kib=_rss_kib(row.pid),
+        rss_kib=resident_kib(row.pid),
         age_s=round(max(0, now_ns - row.started_ns) / SECOND_NS, 1),
     )
-
-
-def _rss_kib(pid: int) -> int:
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * _PAGE_KIB
-    except (OSError, IndexError):
-        return 0  # it went meanwhile

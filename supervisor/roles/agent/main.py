@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 import secrets
-import signal
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -25,9 +24,8 @@ from supervisor.core.supervision.scoreboard import ChildState
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.roles.agent.commands import CommandDuty
 from supervisor.roles.agent.election.context import ElectionContext, ElectionTiming, NoPresence
-from supervisor.roles.agent.election.elector_thread import ElectorThread, elector_rng
+from supervisor.roles.agent.election.elector_thread import ElectorThread, Watchdog, elector_rng
 from supervisor.roles.agent.election.presence import PresenceThread
-from supervisor.roles.agent.election.watchdog import Watchdog
 from supervisor.roles.agent.ingest import Ingest
 from supervisor.roles.agent.maintenance import Duties, PeriodicTask, Retention
 from supervisor.roles.agent.reporting import AgentReport
@@ -80,7 +78,7 @@ class Agent:
         self._call_timeout_s = CALL_TIMEOUT_S
         sessions = Sessions(keys)
         queues = seat.settings.queues
-        workers = LocalWorkers(seat.board, seat.slot_names, seat.replica, wake_parent=self._wake_parent)
+        workers = LocalWorkers(seat.board, seat.slot_names, seat.replica, wake_parent=seat.wake_parent)
         self._duties = Duties(
             run=self._run_call,
             clock=seat.clock,
@@ -102,7 +100,7 @@ class Agent:
         try:
             self._elector.start()
             self._duties.publish_first()
-            self._say(ChildState.READY)
+            self._seat.announce(ChildState.READY)
             while not wakeup.is_draining:
                 self._beat()
                 if self._has_elector_ended() or self._is_elector_stuck():
@@ -135,7 +133,7 @@ class Agent:
 
     def _end(self, *, is_abandoning: bool) -> int:
         """Release the lease if it is still held, and give back runs of workers that are gone."""
-        self._say(ChildState.DRAINING)
+        self._seat.announce(ChildState.DRAINING)
         self._tree.is_ending = True
         self._elector.wake()
         if is_abandoning:
@@ -169,16 +167,6 @@ class Agent:
         if brief := self._following.brief(number):
             self._elector.bring(brief.schedules_digest)
             self._duties.publish(brief.cards)
-
-    def _say(self, state: ChildState) -> None:
-        row = self._seat.row
-        row.child_generation = self._seat.generation
-        row.child_state = state
-        self._beat()
-        self._wake_parent()
-
-    def _wake_parent(self) -> None:
-        os.kill(self._seat.parent_pid, signal.SIGURG)
 
     def _found_redis(self, address: str) -> None:
         """Publish the address of Redis, from the search of the elector; empty while sentinels replace the master."""
@@ -231,7 +219,7 @@ class Agent:
             queues=queues,
             workers=workers,
             row=seat.row,
-            wake_parent=self._wake_parent,
+            wake_parent=seat.wake_parent,
             exclusive=exclusive_slots(seat),
             report=self._report,
         )
@@ -243,7 +231,7 @@ class Agent:
             slot_names=seat.slot_names,
             row=seat.row,
             clock=seat.clock,
-            wake_parent=self._wake_parent,
+            wake_parent=seat.wake_parent,
             report=self._report,
             signer=settings.commands.signer(settings.cluster),
         )

@@ -8,7 +8,6 @@ Guarantees
 from __future__ import annotations
 
 import os
-import signal
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
@@ -102,9 +101,9 @@ class Driver:
     def run(self) -> int:
         """Serve terms until asked to stop."""
         try:
-            self._say(ChildState.READY)
+            self._seat.announce(ChildState.READY)
             drive(self._scheduler.run(), self._execute)
-            self._say(ChildState.DRAINING)
+            self._seat.announce(ChildState.DRAINING)
             return EXIT_OK
         finally:
             self._wakeup.close()
@@ -144,13 +143,6 @@ class Driver:
             if digest != self._digest:
                 self._scheduler.redeclare(self._seat.handover.definitions(number))
                 self._digest = digest
-
-    def _say(self, state: ChildState) -> None:
-        row = self._seat.row
-        row.child_generation = self._seat.generation
-        row.child_state = state
-        self._beat()
-        os.kill(self._seat.parent_pid, signal.SIGURG)
 
 
 def main(seat: Seat, definitions: Sequence[ScheduleDef]) -> int:

@@ -9,12 +9,10 @@ Guarantees
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -134,12 +132,12 @@ async def _serve(seat: Seat) -> int:
         looks.append(probes.gate.sweep)
     pulse = _Pulse(seat, loop, looks)
     pulse.start()
-    _announce(seat, ChildState.READY)
+    seat.announce(ChildState.READY)
     log.info("web_ready", host=settings.host, port=_port_of(listeners.http), tls=certificate is not None)
     warn_of_exposure(settings)
 
     wait_s = await stopping
-    _announce(seat, ChildState.DRAINING)
+    seat.announce(ChildState.DRAINING)
     for each in ports:
         each.gate.close()
     if probes is not None:
@@ -190,16 +188,6 @@ def _port_of(listener: socket.socket) -> int | None:
 def _stop(stopping: asyncio.Future[float], wait_s: float) -> None:
     if not stopping.done():
         stopping.set_result(wait_s)
-
-
-def _announce(seat: Seat, state: ChildState) -> None:
-    """Write the description of this process to the board, and wake the parent to read it."""
-    row = seat.row
-    row.beat_ns = seat.clock.elapsed_ns()
-    row.child_state = state
-    row.child_generation = seat.generation
-    with suppress(ProcessLookupError):  # without a parent, PDEATHSIG is on its way
-        os.kill(seat.parent_pid, signal.SIGURG)
 
 
 class _Pulse:

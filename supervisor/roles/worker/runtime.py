@@ -7,7 +7,6 @@ import random
 import socket
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
-from pathlib import Path
 from typing import Any
 
 import structlog
@@ -17,7 +16,7 @@ from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Kind, Release
 from supervisor.core.supervision.scoreboard import Verb
 from supervisor.core.units import SECOND_NS
-from supervisor.roles.child import Seat
+from supervisor.roles.child import Seat, resident_kib
 from supervisor.roles.worker.attempt.executor import Executor
 from supervisor.roles.worker.attempt.hooks import Pipeline
 from supervisor.roles.worker.attempt.invocation import JobInvoker
@@ -41,16 +40,6 @@ ASK_NS = 60_000_000_000
 SETTLED_RUNS = 100
 SETTLED_NS = 60_000_000_000
 _JITTER = 0.1
-_PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // 1024
-_STATM = Path("/proc/self/statm")
-
-
-def resident_kib() -> int:
-    """Return the resident memory of this process in KiB; 0 where the system does not report it."""
-    try:
-        return int(_STATM.read_text("ascii").split()[1]) * _PAGE_KIB
-    except (OSError, ValueError, IndexError):
-        return 0
 
 
 class RecyclingLimits:

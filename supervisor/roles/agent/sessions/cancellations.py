@@ -102,15 +102,7 @@ class Unwanted:
         self.report(
             "run_unwanted", run=request.run_id, session=request.session, why=reason.name.lower(), kill=is_killed
         )
-        if is_killed:
-            self._kill(slot, int(request.session.rpartition("/")[2]))
+        # Where the parent has not seen the request before it, this one comes again.
+        if is_killed and self.row.request(Verb.KILL, slot, int(request.session.rpartition("/")[2])):
+            self.wake_parent()
         return True
-
-    def _kill(self, slot: int, generation: int) -> None:
-        if self.row.request_number != self.row.handled_number:
-            return  # the parent has not seen the one before; this one comes again
-        self.row.request_verb = Verb.KILL
-        self.row.request_slot = slot
-        self.row.request_generation = generation
-        self.row.request_number += 1
-        self.wake_parent()

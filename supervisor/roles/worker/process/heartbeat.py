@@ -7,10 +7,6 @@ the deadline that excused its absence goes, so that the parent sees no hang that
 
 from __future__ import annotations
 
-import os
-import signal
-from contextlib import suppress
-
 from supervisor.clock import Clock
 from supervisor.core.supervision.inflight import InflightTable, RunKey, RunState, execution_hash
 from supervisor.core.supervision.scoreboard import ChildState, Phase, Row, UnwantedReason, Verb
@@ -32,7 +28,7 @@ class WorkerHeartbeat:
         self._clock: Clock = seat.clock
         self._slot = seat.slot
         self._generation = seat.generation
-        self._parent_pid = seat.parent_pid
+        self._announce, self._wake_parent = seat.announce, seat.wake_parent
         self._free = list(reversed(range(self._table.size)))
         self._held: dict[RunKey, tuple[int, int, int]] = {}  # index, attempt, fetched_ms
         self._twins: dict[tuple[RunKey, int, int], int] = {}  # attempt and fetched_ms of what came twice: index
@@ -58,17 +54,12 @@ class WorkerHeartbeat:
     def ready(self) -> None:
         """Report that the loop turns."""
         self._table.clear_all()
-        self._row.child_generation = self._generation
         self.beat()
-        self._state(ChildState.READY)
+        self._announce(ChildState.READY)
 
     def draining(self) -> None:
         """Report that nothing more is fetched."""
-        self._state(ChildState.DRAINING)
-
-    def _state(self, state: ChildState) -> None:
-        self._row.child_state = state
-        self._wake_parent()
+        self._announce(ChildState.DRAINING)
 
     def beat(self, lag_us: int = 0) -> None:
         """Report that the loop turned just now."""
@@ -113,13 +104,10 @@ class WorkerHeartbeat:
 
     def request(self, verb: Verb) -> bool:
         """Ask the parent for something that concerns this process; False if it has not seen the last request yet."""
-        row = self._row
-        if row.request_number != row.handled_number:
-            return False
-        row.request_verb, row.request_slot, row.request_generation = verb, self._slot, self._generation
-        row.request_number += 1
-        self._wake_parent()
-        return True
+        is_asked = self._row.request(verb, self._slot, self._generation)
+        if is_asked:
+            self._wake_parent()
+        return is_asked
 
     @property
     def room(self) -> int:
@@ -190,7 +178,3 @@ class WorkerHeartbeat:
 
     def _set_deadline(self) -> None:
         self._words[_DEADLINE] = min(self._deadlines.values(), default=0)
-
-    def _wake_parent(self) -> None:
-        with suppress(ProcessLookupError):  # it died: its death signal is on the way to us
-            os.kill(self._parent_pid, signal.SIGURG)

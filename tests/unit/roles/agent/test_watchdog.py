@@ -6,8 +6,7 @@ from threading import Event
 from typing import Any
 
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.agent.election.elector_thread import ElectorThread
-from supervisor.roles.agent.election.watchdog import MARGIN_NS, Watchdog
+from supervisor.roles.agent.election.elector_thread import MARGIN_NS, ElectorThread, Watchdog
 from supervisor.store.keys import Keys
 from tests.kit.waiting import wait_until
 from tests.unit.roles.agent.elector_stepper import S, Scripted
