@@ -7,6 +7,7 @@ stretch of days that they pass, whatever it holds.
 from __future__ import annotations
 
 from bisect import bisect_right
+from calendar import isleap
 from collections.abc import Iterator, Sequence
 from datetime import date, timedelta
 from functools import lru_cache
@@ -194,9 +195,5 @@ def _dated(days: CalendarDays) -> Iterator[tuple[int, int, str]]:
     for month_day, name in days.annual:
         month, day = divmod(month_day, 100)
         for year in range(EPOCH.year, YEAR_MAX + 1):
-            if (month, day) != (2, 29) or _is_leap(year):
+            if (month, day) != (2, 29) or isleap(year):
                 yield (date(year, month, day) - EPOCH).days, 1, name
-
-
-def _is_leap(year: int) -> bool:
-    return year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)

@@ -14,6 +14,7 @@ last such day (``dowL``). A month that has no date n has no weekday nearest to i
 
 from __future__ import annotations
 
+from calendar import isleap
 from collections.abc import Iterator
 from datetime import date
 from functools import lru_cache
@@ -197,5 +198,4 @@ def days_of(*, day_of_month: int, month: int, day_of_week: int, needs_both: bool
 def _year(year: int) -> tuple[int, int]:
     """Return the day, counted from 1970, on which ``year`` starts, and its kind."""
     start = date(year, 1, 1)
-    is_leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-    return start.toordinal() - _ORDINAL_1970, (start.isoweekday() % 7) << 1 | is_leap
+    return start.toordinal() - _ORDINAL_1970, (start.isoweekday() % 7) << 1 | isleap(year)

@@ -8,20 +8,19 @@ Guarantees
 
 from __future__ import annotations
 
+from calendar import monthrange
 from dataclasses import dataclass
 from datetime import date, time
 from math import inf
 
+from supervisor.core.calendars.days import DAY_S, WEEKDAYS
 from supervisor.core.cron.dst import DstPolicy, count_in, first_in, last_in
 from supervisor.core.cron.zones import SECOND_MAX, SECOND_MIN, Zone, zone
 from supervisor.core.model import CalendarInterval
 from supervisor.core.schedules.trigger_kinds import Trigger
 
-_DAY_S = 86_400
 _ORDINAL_1970 = date(1970, 1, 1).toordinal()
 _YEAR_MAX = 9986
-_LENGTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
-_WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
 
 class CalendarReadings:
@@ -75,7 +74,7 @@ class CalendarReadings:
 
     def _index(self, reading: int) -> int:
         """Return the number of the newest interval that has begun by the day of ``reading``; below 0: none has."""
-        day, interval = reading // _DAY_S, self._interval
+        day, interval = reading // DAY_S, self._interval
         if interval.days:
             return (day - interval.from_day) // interval.days
         at = date.fromordinal(min(max(day + _ORDINAL_1970, 1), date.max.toordinal()))
@@ -84,24 +83,23 @@ class CalendarReadings:
     def _beginning(self, index: int) -> float:
         """Return a reading that is not behind that of the interval: its day at 00:00, or the first of its month."""
         if self._interval.days:
-            return (self._interval.from_day + index * self._interval.days) * _DAY_S
+            return (self._interval.from_day + index * self._interval.days) * DAY_S
         year, month = divmod(self._month + index * self._interval.months, 12)
-        return inf if year > _YEAR_MAX else (date(year, month + 1, 1).toordinal() - _ORDINAL_1970) * _DAY_S
+        return inf if year > _YEAR_MAX else (date(year, month + 1, 1).toordinal() - _ORDINAL_1970) * DAY_S
 
     def _reading(self, index: int) -> int | None:
         """Return the reading of an interval; None: its month has no such day, and is skipped."""
         interval = self._interval
         if interval.days:
-            return (interval.from_day + index * interval.days) * _DAY_S + interval.time_s
+            return (interval.from_day + index * interval.days) * DAY_S + interval.time_s
         year, month = divmod(self._month + index * interval.months, 12)
         if year > _YEAR_MAX:
             return None
-        is_leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-        length = _LENGTHS[month] + (is_leap and month == 1)
+        length = monthrange(year, month + 1)[1]
         if self._start.day > length and interval.skips_short_months:
             return None
         day = date(year, month + 1, min(self._start.day, length)).toordinal() - _ORDINAL_1970
-        return day * _DAY_S + interval.time_s
+        return day * DAY_S + interval.time_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,15 +122,15 @@ class CalendarTrigger(Trigger):
 
     def next_ms(self, after_ms: int) -> int | None:
         """Return the first fire after ``after_ms``."""
-        at: float = max(after_ms // 1000 + 1, self.interval.from_day * _DAY_S - 2 * _DAY_S, SECOND_MIN)
+        at: float = max(after_ms // 1000 + 1, self.interval.from_day * DAY_S - 2 * DAY_S, SECOND_MIN)
         while at < SECOND_MAX:
             segment = self._zone.at(int(at))
             found = first_in(self._readings, self.policy, segment, int(at))
             if found is not None:
                 return found * 1000
             # No segment up to two days before the next reading can have a fire of it: leave them out.
-            ahead = self._readings.first(segment.end + segment.offset - _DAY_S, inf)
-            at = SECOND_MAX if ahead is None else max(segment.end, ahead - 2 * _DAY_S)
+            ahead = self._readings.first(segment.end + segment.offset - DAY_S, inf)
+            at = SECOND_MAX if ahead is None else max(segment.end, ahead - 2 * DAY_S)
         return None
 
     def latest_ms(self, after_ms: int, until_ms: int) -> int | None:
@@ -143,15 +141,15 @@ class CalendarTrigger(Trigger):
             found = last_in(self._readings, self.policy, segment, at)
             if found is not None:
                 return found * 1000 if found * 1000 > after_ms else None
-            behind = self._readings.last(segment.start + segment.offset + _DAY_S, -inf)
+            behind = self._readings.last(segment.start + segment.offset + DAY_S, -inf)
             if behind is None:
                 return None
-            at = min(segment.start - 1, behind + 2 * _DAY_S)
+            at = min(segment.start - 1, behind + 2 * DAY_S)
         return None
 
     def count(self, after_ms: int, until_ms: int, cap: int) -> int:
         """Return how many fires lie in (after_ms, until_ms], at most ``cap``. A step for each change of the clock."""
-        at = max(after_ms // 1000 + 1, self.interval.from_day * _DAY_S - 2 * _DAY_S, SECOND_MIN)
+        at = max(after_ms // 1000 + 1, self.interval.from_day * DAY_S - 2 * DAY_S, SECOND_MIN)
         until, total = min(until_ms // 1000, SECOND_MAX - 1), 0
         while at <= until and total < cap:
             segment = self._zone.at(at)
@@ -172,7 +170,7 @@ class CalendarTrigger(Trigger):
                 day += ", not in shorter months," if interval.skips_short_months else " or the last of a shorter month"
             every = _every(interval.months, "month") + day
         elif interval.days % 7 == 0:
-            every = f"{_every(interval.days // 7, 'week')} on {_WEEKDAYS[start.weekday()]}"
+            every = f"{_every(interval.days // 7, 'week')} on {WEEKDAYS[start.weekday()]}"
         else:
             every = _every(interval.days, "day")
         return f"{every} at {clock} {self._zone.name}, from {start.isoformat()}"

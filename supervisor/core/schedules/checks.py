@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import NamedTuple
 
-from supervisor.core.calendars.days import OverExcludedError
+from supervisor.core.calendars.days import DAY_S, OverExcludedError, weekday_of
 from supervisor.core.cron.hashing import is_hashed
 from supervisor.core.cron.zones import zone
 from supervisor.core.jobs.hooks import Hook, Point
@@ -35,8 +35,6 @@ LETTERS = {"closed": "g", "blackout": "b", "weekdays": "d", "quota": "q"}
 """As the decision is kept with a schedule: ``store/schedules/state.py`` reads them."""
 
 POINT = {"closed": Point.GATE, "blackout": Point.FILTER, "weekdays": Point.FILTER, "quota": Point.FILTER}
-_DAY_S = 86_400
-_THURSDAY = 3  # 1970-01-01
 
 
 class FireRefusal(NamedTuple):
@@ -136,7 +134,7 @@ def _weekdays(check: Check, timezone: str, seed: str) -> Question:
 
     def question(asked: CheckInput) -> str | None:
         at = asked.nominal_ms // 1000
-        day = ((at + of.at(at).offset) // _DAY_S + _THURSDAY) % 7
+        day = weekday_of((at + of.at(at).offset) // DAY_S)
         return None if day in days else f"not on {DAYS[day]}"
 
     return question

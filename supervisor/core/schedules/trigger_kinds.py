@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import heapq
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from itertools import groupby, islice
 
 from supervisor.core.calendars.days import STEPS_MAX, CalendarEndError, OverExcludedError
 from supervisor.core.cron.expression import Cron
+from supervisor.core.durations import EPOCH, format_duration
 from supervisor.core.schedules.exclusions import Exclusions
+from supervisor.core.schedules.neighbours import ALONE, Neighbours
 
-_UNITS_MS = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))
 _ENDINGS = {"ok": "has ended ok", "failed": "has failed", "any": "has ended"}
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Trigger(ABC):
@@ -59,6 +59,13 @@ class Trigger(ABC):
         """Return how many nominal times lie in (after_ms, until_ms], or ``cap`` when at least that many."""
         return sum(1 for _ in self.nominals(after_ms, until_ms, cap))
 
+    def neighbours(self, nominal_ms: int) -> Neighbours:
+        """Return the due times around ``nominal_ms``, which need not be one itself."""
+        try:
+            return Neighbours(self.latest_ms(-1, nominal_ms - 1), self.next_ms(nominal_ms))
+        except OverExcludedError:
+            return ALONE
+
 
 @dataclass(frozen=True, slots=True)
 class Every(Trigger):
@@ -88,8 +95,8 @@ class Every(Trigger):
     def describe(self) -> str:
         """Return for example ``every 10m`` or ``every 1h phase 5m``."""
         phase_ms = self.phase_ms % self.every_ms
-        phase = f" phase {_duration(phase_ms)}" if phase_ms else ""
-        return f"every {_duration(self.every_ms)}{phase}"
+        phase = f" phase {format_duration(phase_ms / 1000)}" if phase_ms else ""
+        return f"every {format_duration(self.every_ms / 1000)}{phase}"
 
     def _at_or_before(self, at_ms: int) -> int:
         return at_ms - (at_ms - self.phase_ms) % self.every_ms
@@ -136,53 +143,53 @@ class At(Trigger):
 
     def describe(self) -> str:
         """Return for example ``at 2027-01-01T09:00:00Z``."""
-        at = _EPOCH + timedelta(milliseconds=self.at_ms)
+        at = EPOCH + timedelta(milliseconds=self.at_ms)
         return f"at {at.isoformat(timespec='milliseconds' if self.at_ms % 1000 else 'seconds')[:-6]}Z"
 
 
-@dataclass(frozen=True, slots=True)
-class AfterCompletion(Trigger):
-    """Due some time after the end of a run, so never by the calendar alone."""
+class AfterRun(Trigger):
+    """Due by the end of a run alone, so never by the calendar."""
 
-    delay_ms: int
+    __slots__ = ()
 
     def next_ms(self, after_ms: int) -> int | None:
-        """Return None: only the end of a run makes it due."""
+        """Return None."""
         del after_ms
         return None
 
     def latest_ms(self, after_ms: int, until_ms: int) -> int | None:
-        """Return None: only the end of a run makes it due."""
+        """Return None."""
         del after_ms, until_ms
         return None
 
+
+@dataclass(frozen=True, slots=True)
+class AfterCompletion(AfterRun):
+    """Due some time after the end of a run."""
+
+    delay_ms: int
+
     def describe(self) -> str:
         """Return for example ``10m after completion``."""
-        return f"{_duration(self.delay_ms)} after completion"
+        return f"{format_duration(self.delay_ms / 1000)} after completion"
 
 
 @dataclass(frozen=True, slots=True)
-class AfterSchedule(Trigger):
-    """Due at a nominal time of another schedule when its run for that time ends, so never by the calendar alone."""
+class AfterSchedule(AfterRun):
+    """Due at a nominal time of another schedule when its run for that time ends."""
 
     schedule: str
     outcome: str
     source: Trigger | None = None
     """The trigger of the other schedule, where it is known: for the times around a nominal one."""
 
-    def next_ms(self, after_ms: int) -> int | None:
-        """Return None: only the end of a run makes it due."""
-        del after_ms
-        return None
-
-    def latest_ms(self, after_ms: int, until_ms: int) -> int | None:
-        """Return None: only the end of a run makes it due."""
-        del after_ms, until_ms
-        return None
-
     def count(self, after_ms: int, until_ms: int, cap: int) -> int:
         """Return how many nominal times of the other schedule lie in (after_ms, until_ms], at most ``cap``."""
         return 0 if self.source is None else self.source.count(after_ms, until_ms, cap)
+
+    def neighbours(self, nominal_ms: int) -> Neighbours:
+        """Return the due times of the other schedule around ``nominal_ms``."""
+        return ALONE if self.source is None else self.source.neighbours(nominal_ms)
 
     def describe(self) -> str:
         """Return for example ``after load has ended ok``."""
@@ -230,33 +237,11 @@ class ExclusionTrigger(Trigger):
 
     def next_ms(self, after_ms: int) -> int | None:
         """Return the first nominal time after ``after_ms`` that is not excluded."""
-        for _ in range(STEPS_MAX):
-            found = self.inner.next_ms(after_ms)
-            if found is None:
-                return None
-            try:
-                free = self.exclusions.free_from(found)
-            except CalendarEndError:
-                return None
-            if free == found:
-                return found
-            after_ms = free - 1
-        raise OverExcludedError(_OVER_EXCLUDED)
+        return _free(self.inner.next_ms, self.exclusions.free_from, after_ms, back=1)
 
     def latest_ms(self, after_ms: int, until_ms: int) -> int | None:
         """Return the newest nominal time in (after_ms, until_ms] that is not excluded."""
-        for _ in range(STEPS_MAX):
-            found = self.inner.latest_ms(after_ms, until_ms)
-            if found is None:
-                return None
-            try:
-                free = self.exclusions.free_until(found)
-            except CalendarEndError:
-                return None
-            if free == found:
-                return found
-            until_ms = free
-        raise OverExcludedError(_OVER_EXCLUDED)
+        return _free(lambda until: self.inner.latest_ms(after_ms, until), self.exclusions.free_until, until_ms, back=0)
 
     def count(self, after_ms: int, until_ms: int, cap: int) -> int:
         """Return how many nominal times in (after_ms, until_ms] are not excluded, at most ``cap``.
@@ -277,7 +262,20 @@ class ExclusionTrigger(Trigger):
         return f"{self.inner.describe()}, with exclusions"
 
 
-_OVER_EXCLUDED = f"over-excluded: {STEPS_MAX} due times in a row are excluded; narrow the exclusions"
+def _free(find: Callable[[int], int | None], free_beside: Callable[[int], int], at_ms: int, *, back: int) -> int | None:
+    """Return what ``find`` finds from ``at_ms`` and ``free_beside`` lets stand; else look on from its answer."""
+    for _ in range(STEPS_MAX):
+        found = find(at_ms)
+        if found is None:
+            return None
+        try:
+            free = free_beside(found)
+        except CalendarEndError:
+            return None
+        if free == found:
+            return found
+        at_ms = free - back
+    raise OverExcludedError(f"over-excluded: {STEPS_MAX} due times in a row are excluded; narrow the exclusions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +301,10 @@ class Bounded(Trigger):
         after_ms, until_ms = self._after(after_ms), self._until(until_ms)
         return self.inner.count(after_ms, until_ms, cap) if until_ms > after_ms else 0
 
+    def neighbours(self, nominal_ms: int) -> Neighbours:
+        """Return the due times around ``nominal_ms``, whether or not they lie within the bounds."""
+        return self.inner.neighbours(nominal_ms)
+
     def describe(self) -> str:
         """Return the inner trigger; the bounds are shown beside it."""
         return self.inner.describe()
@@ -312,9 +314,3 @@ class Bounded(Trigger):
 
     def _until(self, until_ms: int) -> int:
         return until_ms if self.end_ms is None else min(until_ms, self.end_ms)
-
-
-def _duration(ms: int) -> str:
-    """Return ``ms`` in the largest unit that holds it as a whole number."""
-    unit, size = next((unit, size) for unit, size in _UNITS_MS if ms % size == 0)
-    return f"{ms // size}{unit}"

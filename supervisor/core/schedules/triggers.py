@@ -37,7 +37,7 @@ from supervisor.core.schedules.trigger_kinds import (
 __all__ = [
     "AfterCompletion", "AfterSchedule", "At", "Bounded", "CronTrigger", "Every", "ExclusionTrigger",
     "OverExcludedError", "Trigger", "TriggerError", "Union", "after_completion_ms", "after_end_ms", "loop_of",
-    "neighbours", "neighbours_of", "trigger_of",
+    "neighbours_of", "trigger_of",
 ]  # fmt: skip
 
 
@@ -83,21 +83,10 @@ def trigger_of(definition: ScheduleDef) -> Trigger:
     return _trigger(timing)
 
 
-def neighbours(trigger: Trigger, nominal_ms: int) -> Neighbours:
-    """Return the due times of ``trigger`` around ``nominal_ms``, which need not be one itself."""
-    if isinstance(trigger, AfterSchedule):
-        return ALONE if trigger.source is None else neighbours(trigger.source, nominal_ms)
-    rhythm = trigger.inner if isinstance(trigger, Bounded) else trigger
-    try:
-        return Neighbours(rhythm.latest_ms(-1, nominal_ms - 1), rhythm.next_ms(nominal_ms))
-    except OverExcludedError:
-        return ALONE
-
-
 def neighbours_of(definition: ScheduleDef, nominal_ms: int) -> Neighbours:
     """Return the due times of ``definition`` around ``nominal_ms``; none where its timing cannot be read."""
     try:
-        return neighbours(trigger_of(definition), nominal_ms)
+        return trigger_of(definition).neighbours(nominal_ms)
     except TenureError:
         return ALONE
 

@@ -22,7 +22,7 @@ from supervisor.core.schedules.catchup import fire_of
 from supervisor.core.schedules.checks import checks_of_definition
 from supervisor.core.schedules.neighbours import Neighbours
 from supervisor.core.schedules.templating import needs_rendering, render
-from supervisor.core.schedules.triggers import AfterSchedule, Trigger, after_completion_ms, neighbours, trigger_of
+from supervisor.core.schedules.triggers import AfterSchedule, Trigger, after_completion_ms, trigger_of
 from supervisor.store.wire.definition import unpack_definition
 from supervisor.store.wire.envelope import EnvelopeTemplate, Packed, pack
 from supervisor.store.wire.fire import Seen, policy_text
@@ -102,7 +102,7 @@ class CompiledSchedule:
             TenureError: its arguments cannot be filled in, or it takes over 64 KiB.
         """
         run_id = f"{schedule}!initial" if cause == "initial" else f"{schedule}@{nominal_ms}"
-        previous_ms, next_ms = around or neighbours(self.trigger, nominal_ms)
+        previous_ms, next_ms = around or self.trigger.neighbours(nominal_ms)
         envelope = Envelope(
             id=run_id, template=self.template or self.packer.template, enqueued_ms=now_ms, schedule=schedule,
             nominal_ms=nominal_ms, cause=cause, not_after_ms=self._not_after_ms(nominal_ms, now_ms),

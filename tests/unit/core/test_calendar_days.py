@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from supervisor.core.calendars.days import EPOCH, OverExcludedError, last_day, reason_of
 from supervisor.core.model import CalendarDays, Exclusion, Kind, ScheduleDef, Template
-from supervisor.core.schedules.triggers import Trigger, neighbours, trigger_of
+from supervisor.core.schedules.triggers import Trigger, trigger_of
 
 TEMPLATE = Template(job="a.b", kind=Kind.ASYNC)
 WEEKEND = CalendarDays(calendar="weekends", weekdays=(5, 6))
@@ -82,7 +82,7 @@ def test_neighbours_are_those_that_the_calendar_leaves() -> None:
     """A report of Monday covers the time since Friday."""
     monday = ms("2026-11-30T09:00+01:00")
     for on_excluded in ("skip", "next"):
-        found = neighbours(trigger_of(schedule("0 9 * * *", WEEKEND, on_excluded=on_excluded)), monday)
+        found = trigger_of(schedule("0 9 * * *", WEEKEND, on_excluded=on_excluded)).neighbours(monday)
         assert found == (ms("2026-11-27T09:00+01:00"), ms("2026-12-01T09:00+01:00"))
 
 

@@ -12,7 +12,7 @@ from supervisor.core.model import Exclusion, Kind, ScheduleDef, Template, When
 from supervisor.core.schedules.manual_runs import BACKFILL, MANUAL, extra_run
 from supervisor.core.schedules.neighbours import ALONE, Neighbours
 from supervisor.core.schedules.templating import check, render
-from supervisor.core.schedules.triggers import neighbours, neighbours_of, trigger_of
+from supervisor.core.schedules.triggers import neighbours_of, trigger_of
 from supervisor.roles.scheduler.fire_items import DecisionTime, advanced, items, prepare
 from supervisor.roles.scheduler.schedule_cache import CompiledSchedule
 from supervisor.roles.worker.attempt.context import Context
@@ -43,15 +43,15 @@ DEFINITIONS = st.sampled_from(
 def test_neighbours_are_each_others_neighbours(schedule: ScheduleDef, at_ms: int) -> None:
     """Intervals of one run after the other leave no gap and do not overlap."""
     trigger = trigger_of(schedule)
-    following = neighbours(trigger, at_ms).next_ms
+    following = trigger.neighbours(at_ms).next_ms
     assert following is not None
-    after = neighbours(trigger, following)
+    after = trigger.neighbours(following)
 
     assert after.next_ms is not None
     assert after.previous_ms is not None
     assert after.previous_ms <= at_ms < following < after.next_ms
-    assert neighbours(trigger, after.next_ms).previous_ms == following
-    assert neighbours(trigger, after.previous_ms).next_ms == following
+    assert trigger.neighbours(after.next_ms).previous_ms == following
+    assert trigger.neighbours(after.previous_ms).next_ms == following
 
 
 @given(schedule=DEFINITIONS, count=st.integers(1, 6))
@@ -64,7 +64,7 @@ def test_runs_that_are_fired_in_a_row_carry_their_neighbours(schedule: ScheduleD
             break
         (item,) = items(ready, DecisionTime(ready.fire_ms, 10_000), 9)
         run = unpack(item.run.data)
-        assert Neighbours(run.previous_ms, run.next_ms) == neighbours(trigger_of(schedule), item.nominal_ms)
+        assert Neighbours(run.previous_ms, run.next_ms) == trigger_of(schedule).neighbours(item.nominal_ms)
         ready = advanced(ready, item.nominal_ms)
 
 
