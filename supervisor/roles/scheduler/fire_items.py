@@ -1,4 +1,8 @@
-"""Fire items of a schedule, from its definition, its watermark and the time. Pure.
+"""Decisions about one schedule, from its definition, its watermark and the time: fire items and its plan. Pure.
+
+Every change reaches the leader in one way, a schedule to look at, and is answered by ``evaluate``: whoever changed it,
+when it is due next is worked out here alone. Its moment is Redis': pauses, graces and retention were written down by
+its clock.
 
 Guarantees
     The items of one schedule are in nominal order, each on the watermark of the one before.
@@ -10,12 +14,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import msgspec
+
 from supervisor.core.schedules.catchup import Owed, Planned, fire_of, next_fire, owed
 from supervisor.core.schedules.neighbours import Neighbours
 from supervisor.core.schedules.triggers import after_completion_ms, after_end_ms
 from supervisor.roles.scheduler.schedule_cache import CompiledSchedule
-from supervisor.store.schedules.state import LOST
-from supervisor.store.wire.fire import NOTHING, FireItem, Seen, What
+from supervisor.store.schedules.state import LOST, Counters
+from supervisor.store.wire.codec import unpack_json
+from supervisor.store.wire.fire import NOTHING, FireItem, PlanItem, Seen, What
 
 RECHECK_MS = 60_000
 """A schedule that waits for the end of a run is looked at as often all the same: nothing hangs on one message."""
@@ -221,3 +228,86 @@ def _extra(seen: Seen, known: CompiledSchedule, moment: DecisionTime, nominal_ms
 
 def _why(missed: Mapping[str, int]) -> str:
     return "".join(sorted(reason[0] for reason in missed))
+
+
+BY = "tenure"
+REASON_MAX = 500
+UNUSABLE_MS = 60_000
+"""How long a schedule that cannot be used is left alone: a newer version may lead then."""
+
+
+class Evaluation(NamedTuple):
+    """Evaluation of one schedule: its plan, its next due time, and the runs that begin now."""
+
+    plan: PlanItem | None = None
+    ready: DueSchedule | None = None  # its next due time
+    begin: tuple[FireItem, ...] = ()  # what begins now without a due time
+    is_to_repeat: bool = False  # read it again when that is done
+
+
+def evaluate(seen: Seen, known: CompiledSchedule, moment: DecisionTime) -> Evaluation:
+    """Return the evaluation of ``seen``.
+
+    Raises:
+        TenureError: its exclusions leave nothing, or its arguments cannot be filled in.
+    """
+    definition, counters = known.definition, seen.counters
+    if seen.pause:
+        return _paused(seen, known, moment)
+    if 0 < definition.pause_after_failures <= counters.failed:
+        pause = {"reason": f"{counters.failed} runs failed in a row", "by": BY, "at_ms": moment.now_ms}
+        text = msgspec.json.encode(pause).decode()
+        return Evaluation(PlanItem(seen, None, wait=known.wait, set_pause=text))
+    begin = tuple(starts(seen, known, moment))
+    ready = prepare(seen.schedule, known, seen.mark_ms, after_ms=counters.after_ms, live=seen.live)
+    is_spent = definition.max_runs is not None and counters.fired >= definition.max_runs
+    is_waiting = definition.after is not None or ("c" in known.wait and seen.live > 0)
+    if is_spent or (ready is None and not is_waiting):
+        return Evaluation(_completed(seen, known, counters, moment), None, begin)
+    if counters.completed_ms:
+        # Somebody let it go on. What would have been due while it was completed is not made up for.
+        mark_ms = max(seen.mark_ms, moment.now_ms)
+        plan = PlanItem(seen, moment.now_ms, new_mark_ms=mark_ms, wait=known.wait, completed="0")
+        return Evaluation(plan, is_to_repeat=True)
+    next_ms = ready.fire_ms if ready else moment.now_ms + RECHECK_MS
+    if counters.force_ms > moment.now_ms:
+        next_ms = min(next_ms, counters.force_ms)
+    plan = PlanItem(seen, next_ms, wait=known.wait)
+    is_planned = seen.score is not None and seen.score > 0
+    if is_planned and ready and (seen.score == next_ms or next_ms <= moment.now_ms):
+        return Evaluation(None, ready, begin)  # what is due now is planned anew by its fire
+    return Evaluation(plan, ready, begin)
+
+
+def unusable(seen: Seen, moment: DecisionTime, reason: str) -> PlanItem:
+    """Return the plan for a schedule whose definition cannot be used."""
+    return PlanItem(seen, moment.now_ms + UNUSABLE_MS, invalid=reason[:REASON_MAX] or "it cannot be used")
+
+
+def _paused(seen: Seen, known: CompiledSchedule, moment: DecisionTime) -> Evaluation:
+    until_ms = unpack_json(seen.pause).get("until_ms")
+    if not isinstance(until_ms, int):
+        return Evaluation(_unless_there(seen, PlanItem(seen, None, wait=known.wait)))
+    if until_ms > moment.now_ms:
+        return Evaluation(_unless_there(seen, PlanItem(seen, until_ms, wait=known.wait)))
+    # The time of the pause never counts as missed, unless that is wanted. What came due since it ended does.
+    mark_ms = None if known.definition.on_resume == "catchup" else max(seen.mark_ms, until_ms)
+    plan = PlanItem(seen, until_ms, new_mark_ms=mark_ms, wait=known.wait, set_pause="-")
+    return Evaluation(plan, is_to_repeat=True)
+
+
+def _completed(seen: Seen, known: CompiledSchedule, counters: Counters, moment: DecisionTime) -> PlanItem | None:
+    since_ms = counters.completed_ms or moment.now_ms
+    if known.keep_ms is None:
+        next_ms = None
+    elif since_ms + known.keep_ms <= moment.now_ms and counters.completed_ms:
+        return PlanItem(seen, since_ms + known.keep_ms, completed="-")
+    else:
+        next_ms = since_ms + known.keep_ms
+    completed = "" if counters.completed_ms else str(moment.now_ms)
+    plan = PlanItem(seen, next_ms, wait=known.wait, completed=completed)
+    return plan if completed else _unless_there(seen, plan)
+
+
+def _unless_there(seen: Seen, plan: PlanItem) -> PlanItem | None:
+    return None if seen.score == plan.next_ms else plan

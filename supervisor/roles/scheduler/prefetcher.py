@@ -22,8 +22,8 @@ from supervisor.core.model import FIRE_BATCH_MAX
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.effects import Steps
 from supervisor.roles.scheduler.fenced_client import REFUSED_MS, FencedClient, PutOff, ask_split
-from supervisor.roles.scheduler.fire_items import DecisionTime, DueSchedule
-from supervisor.roles.scheduler.reconcile import CappedReports, Evaluation, evaluate, unusable
+from supervisor.roles.scheduler.fire_items import DecisionTime, DueSchedule, Evaluation, evaluate, unusable
+from supervisor.roles.scheduler.reports import CappedReports
 from supervisor.roles.scheduler.schedule_cache import Catalogue
 from supervisor.roles.scheduler.watermarks import Watermarks
 from supervisor.roles.scheduler.window import NEVER_MS, PAGE, DueCursor, DueHeap, DueQuestion, Window
@@ -52,7 +52,7 @@ class Prefetcher:
         self._client = client
         self._reconcile_ns = reconcile_ns
         self.marks = Watermarks(schedules, client)
-        self._telling = CappedReports(client.report)
+        self._reports = CappedReports(client.report)
         self._refused_until_ns = 0  # a page; 0: the last one was answered
         self.begin()
 
@@ -61,7 +61,7 @@ class Prefetcher:
         self._catalogue = Catalogue()
         self.window = Window()
         self.last_change = ""
-        self._telling.begin()
+        self._reports.begin()
         self._cursor = DueCursor()
         self._again: dict[str, None] = {}
         self._kept_back: dict[str, int] = {}  # schedule to the revision that is about to be changed or removed
@@ -119,7 +119,7 @@ class Prefetcher:
     def put_off(self, schedules: Sequence[str], error: str, *, is_planned: bool = True) -> None:
         """Leave ``schedules`` alone for a minute: Redis refuses their runs, or if not ``is_planned``, their plan."""
         now_ms = self._client.clock.wall_ms()
-        self._telling.put_off(self._put_off.add(schedules, now_ms, is_planned=is_planned), error)
+        self._reports.put_off(self._put_off.add(schedules, now_ms, is_planned=is_planned), error)
         for schedule in schedules:
             if is_planned:
                 self.again(schedule)  # which moves its place in the plan
@@ -129,7 +129,7 @@ class Prefetcher:
     def accepted(self, schedules: Iterable[str]) -> None:
         """Note that Redis decided about ``schedules``."""
         if self._put_off:
-            self._telling.accepted([schedule for schedule in schedules if self._put_off.drop(schedule)])
+            self._reports.accepted([schedule for schedule in schedules if self._put_off.drop(schedule)])
 
     def is_due(self, moment: DecisionTime) -> bool:
         """Return whether something is to be read now."""
@@ -164,7 +164,7 @@ class Prefetcher:
         again = list(self._again)[:PAGE]
         question = self._question(moment)
         reply: DueReply = yield from self._client.ask(term, self._call(question, again))
-        self._telling.read(reply, refused=len(self._put_off))
+        self._reports.read(reply, refused=len(self._put_off))
         self._cursor = self._cursor.after(question, reply, behind=self.window.behind)
         self.last_change = self.last_change or reply.last_change
         for schedule in again:
@@ -297,7 +297,7 @@ class Prefetcher:
         elif code is not PlanCode.PLANNED or evaluation.is_to_repeat:
             self.again(name)
         else:
-            self._telling.planned(plan, evaluation.ready)
+            self._reports.planned(plan, evaluation.ready)
             self._take(plan.seen, plan.next_ms, evaluation.ready, moment)
 
     def _take(self, seen: Seen, score: int | None, ready: DueSchedule | None, moment: DecisionTime) -> None:

@@ -32,8 +32,8 @@ from supervisor.roles.scheduler.config_sync import ConfigSync
 from supervisor.roles.scheduler.fenced_client import FencedClient, TermOverError, same
 from supervisor.roles.scheduler.fire_items import DecisionTime
 from supervisor.roles.scheduler.firing import FireDispatcher
-from supervisor.roles.scheduler.lateness import Lateness
 from supervisor.roles.scheduler.prefetcher import Auditor, Prefetcher
+from supervisor.roles.scheduler.reports import Lateness
 from supervisor.store.schedules.expectations import Expectations
 from supervisor.store.schedules.fire import Schedules
 

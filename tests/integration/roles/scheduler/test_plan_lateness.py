@@ -10,7 +10,7 @@ import pytest
 from supervisor.core.model import Outcome
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.operations import schedules
-from supervisor.roles.scheduler.lateness import Lateness
+from supervisor.roles.scheduler.reports import Lateness
 from supervisor.store.queues.runs import Ack
 from supervisor.store.schedules.definitions import Definitions
 from supervisor.store.schedules.expectations import LATE_MS, LatenessChange

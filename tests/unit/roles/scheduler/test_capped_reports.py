@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from supervisor.roles.scheduler.reconcile import NAMED_MAX, CappedReports
+from supervisor.roles.scheduler.reports import NAMED_MAX, CappedReports
 from supervisor.store.wire.fire import DueReply
 
 
