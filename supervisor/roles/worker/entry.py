@@ -19,7 +19,7 @@ from supervisor.roles.child import Seat
 from supervisor.roles.worker.polling.poll import SessionLostError
 from supervisor.roles.worker.pools.async_pool import AsyncPool
 from supervisor.roles.worker.pools.sync_pool import SyncPool
-from supervisor.roles.worker.process.redis_backoff import STORE_ERRORS
+from supervisor.roles.worker.process.heartbeat import STORE_ERRORS
 from supervisor.roles.worker.runtime import WorkerRuntime
 from supervisor.settings.sections.models import RedisSettings, Settings, WorkerKind
 from supervisor.store.client.sync_client import AsyncStore, Store

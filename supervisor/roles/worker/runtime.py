@@ -21,8 +21,7 @@ from supervisor.roles.worker.attempt.executor import Executor
 from supervisor.roles.worker.attempt.hooks import Pipeline
 from supervisor.roles.worker.attempt.invocation import JobInvoker
 from supervisor.roles.worker.polling.poll import PollSession, SessionLostError, SuspectLane
-from supervisor.roles.worker.process.heartbeat import WorkerHeartbeat
-from supervisor.roles.worker.process.redis_backoff import Outage
+from supervisor.roles.worker.process.heartbeat import Outage, WorkerHeartbeat
 from supervisor.roles.worker.run_logs import OutputKeeping
 from supervisor.settings.sections.models import PoolSettings
 from supervisor.store.keys import Keys

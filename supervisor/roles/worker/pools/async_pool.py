@@ -23,9 +23,8 @@ from supervisor.core.errors import EXIT_OK
 from supervisor.core.supervision.scoreboard import Phase
 from supervisor.roles.worker.polling.poll import Bells
 from supervisor.roles.worker.pools.async_runs import AsyncRuns
-from supervisor.roles.worker.process.fork_guard import Original
+from supervisor.roles.worker.process.heartbeat import STORE_ERRORS, Original
 from supervisor.roles.worker.process.loop_monitor import LoopWatch
-from supervisor.roles.worker.process.redis_backoff import STORE_ERRORS
 from supervisor.roles.worker.runtime import WorkerRuntime
 from supervisor.store.client.sync_client import AsyncStore
 from supervisor.telemetry import metrics

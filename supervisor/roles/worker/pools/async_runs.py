@@ -25,7 +25,7 @@ from supervisor.core.supervision.scoreboard import UnwantedReason
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.context import SoftTimeout
 from supervisor.roles.worker.attempt.executor import Execution
-from supervisor.roles.worker.process.fork_guard import Original
+from supervisor.roles.worker.process.heartbeat import Original
 from supervisor.roles.worker.run_reporting import log_as
 from supervisor.roles.worker.runtime import WorkerRuntime
 from supervisor.store.queues.runs import Ack, FetchedRun

@@ -1,4 +1,4 @@
-"""Heartbeat of one worker process on the scoreboard: its beat, the runs it holds, their deadlines.
+"""Heartbeat of one worker process: on the scoreboard its beat, its runs and their deadlines; its outages and copies.
 
 The order of the stores is the point, because the process can be killed between any two:
 STARTED is stored before user code runs, so blame is never missed; a fresh beat is stored before
@@ -7,10 +7,18 @@ the deadline that excused its absence goes, so that the parent sees no hang that
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+
+import structlog
+
 from supervisor.clock import Clock
+from supervisor.core.errors import EXIT_FAILED, StoreRefusedError, StoreUnavailableError
 from supervisor.core.supervision.inflight import InflightTable, RunKey, RunState, execution_hash
 from supervisor.core.supervision.scoreboard import ChildState, Phase, Row, UnwantedReason, Verb
+from supervisor.core.units import SECOND_NS
 from supervisor.roles.child import ConfigFollower, Seat
+from supervisor.telemetry import metrics
 
 _BEAT, _BUSY, _DEADLINE, _DONE = (word.index for word in (Row.beat_ns, Row.busy, Row.deadline_ns, Row.done))
 CLOSE_S, CLOSE_NOW_S = 1.0, 0.1
@@ -178,3 +186,62 @@ class WorkerHeartbeat:
 
     def _set_deadline(self) -> None:
         self._words[_DEADLINE] = min(self._deadlines.values(), default=0)
+
+
+FIRST_S = 0.05
+LONGEST_S = 2.0
+StoreError = StoreUnavailableError | StoreRefusedError
+# A refusal too: an operator who mends the password or the ACL must not have to restart the workers as well.
+STORE_ERRORS = (StoreUnavailableError, StoreRefusedError)
+
+log = structlog.get_logger("tenure.worker")
+
+
+class Outage:
+    """The current series of calls that Redis failed, if there is one: growing waits, and one log line."""
+
+    def __init__(self, clock: Clock, uniform: Callable[[], float]) -> None:
+        self._clock = clock
+        self._uniform = uniform
+        self._failures = 0
+        self._since_ns = 0
+
+    @property
+    def is_on(self) -> bool:
+        """True if the last call failed."""
+        return self._failures > 0
+
+    def failed(self, operation: str, error: StoreError) -> float:
+        """Count a failed call and return the seconds to wait before the next."""
+        metrics.REDIS_ERRORS.labels(operation).inc()
+        if self._failures == 0:
+            self._since_ns = self._clock.elapsed_ns()
+            log.warning("redis_lost", operation=operation, error=str(error))
+        ceiling = min(LONGEST_S, FIRST_S * 2.0 ** min(self._failures, 16))
+        self._failures += 1
+        # Half fixed, half drawn: workers that failed together do not come back together, and none at once.
+        return ceiling * (0.5 + 0.5 * self._uniform())
+
+    def answered(self) -> None:
+        """Note that a call was answered."""
+        if self._failures:
+            seconds = round((self._clock.elapsed_ns() - self._since_ns) / SECOND_NS, 3)
+            log.info("redis_back", after_s=seconds, failures=self._failures)
+        self._failures = 0
+
+
+class Original:
+    """The process that the worker was started as.
+
+    One that a job forked off, and that came back out of the job, has the worker's connection, session and runs: it
+    ends at the first step outside the job. A process that a job forks for itself never comes here.
+    """
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+
+    def must_be(self, job: str) -> None:
+        """Return in the worker itself; end any copy of it that ``job`` made, where it is known which did."""
+        if os.getpid() != self._pid:
+            log.error("job_forked_worker", job=job, consequence="the copy ends here")
+            os._exit(EXIT_FAILED)

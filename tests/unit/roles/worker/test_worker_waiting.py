@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from supervisor.core.errors import StoreUnavailableError
-from supervisor.roles.worker.process.redis_backoff import FIRST_S, LONGEST_S, Outage
+from supervisor.roles.worker.process.heartbeat import FIRST_S, LONGEST_S, Outage
 from tests.kit.clock import FakeClock
 
 
