@@ -16,8 +16,8 @@ Keys are named, not spelled: ``keys.ready(queue, kind, priority)`` becomes the c
 ``parts`` in place of ``keys`` is the part behind the prefix of the queue.
 
 A script may have the line ``-- Includes  name``: ``lua/lib/name.lua`` is put in front of it, so that code
-shared by two scripts is written once. A library may have it too. Keys that a library names in
-its header are those of the script that includes it.
+shared by two scripts is written once. A library may have it too. Keys and arguments that a library names
+in its header are those of the script that includes it.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def script(name: str) -> Script:
     names = names[:-1] if rest else names
     assert not any(item.endswith("...") for item in [*names, *sections["KEYS"]])
     keys = sections["KEYS"]
-    libraries = [_library(library, keys) for library in _with_theirs(sections["Includes"])]
+    libraries = [_library(library, keys, names) for library in _with_theirs(sections["Includes"])]
     body = "\n".join([*libraries, _prelude(keys, names, rest) + _with_keys(source)])
     assert "KEYS[1] .." not in body or keys[0] == "prefix", f"script {name}: keys are named, so its first key is prefix"
     digest = sha1(body.encode(), usedforsecurity=False).hexdigest()
@@ -151,9 +151,10 @@ def _with_theirs(libraries: Sequence[str]) -> list[str]:
     return list(found)
 
 
-def _library(name: str, keys: Sequence[str]) -> str:
+def _library(name: str, keys: Sequence[str], args: Sequence[str]) -> str:
     source = _read(f"lib/{name}")
-    return _bound("KEYS", _sections(name, source)["KEYS"], keys) + _with_keys(source)
+    sections = _sections(name, source)
+    return _bound("KEYS", sections["KEYS"], keys) + _bound("ARGV", sections["ARGV"], args) + _with_keys(source)
 
 
 def _prelude(keys: Sequence[str], args: Sequence[str], rest: str | None) -> str:

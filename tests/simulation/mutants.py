@@ -160,10 +160,10 @@ _ELECTOR = Elector.__init__
 MUTANTS: dict[str, Mutation] = {
     # The fence and the watermark.
     "fire does not check the term": lua(
-        "lib/term.lua", "if nonce ~= '' and now[1] == epoch and now[2] == nonce then", "if true then"
+        "lib/term.lua", "if nonce == '' or current[1] ~= epoch or current[2] ~= nonce then", "if false then"
     ),
     "fire compares the epoch alone, of any term": lua(
-        "lib/term.lua", "now[1] == epoch and now[2] == nonce", "now[1] ~= ''"
+        "lib/term.lua", "current[1] ~= epoch or current[2] ~= nonce", "not current[1]"
     ),
     "fire does not compare the watermark": lua(
         "lib/fire_decide.lua",

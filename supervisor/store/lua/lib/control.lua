@@ -66,40 +66,27 @@ local function end_pause(id, json, at)
   end
 end
 
+-- End the pause `paused` of the schedule of `record`. One that ended by itself ended then, however late this comes: what is
+-- due since is owed.
+local function resume(id, record, paused, now)
+  local ends, json = tonumber(string.match(paused, '"until_ms":(%d+)') or ''), select(4, definition_of(record))
+  end_pause(id, json, ends ~= nil and ends <= now and ends or now)
+  look_at(id, 'resume', now)
+end
+
 local function pause(id, reason, by, until_ms, now)
   redis.call('HSET', keys.schedule_paused, id, '{"reason":' .. cjson.encode(reason) .. ',"by":' .. cjson.encode(by)
     .. ',"at_ms":' .. whole(now) .. (until_ms == '' and '' or ',"until_ms":' .. until_ms) .. '}')
 end
 
--- Unfinished runs of a schedule, each checked against its record: what is gone or dead holds nothing up.
+-- Unfinished runs of a schedule.
 local function unfinished(id)
-  local found = {}
-  for line in string.gmatch(redis.call('HGET', keys.schedule_live, id) or '', '[^\n]+') do
-    local queue, run = string.match(line, '^(%S+) (.*)$')
-    if queue and redis.call('HEXISTS', keys.data(queue), run) == 1
-      and not redis.call('ZSCORE', keys.dead(queue), run) then
-      found[#found + 1] = line
-    end
-  end
-  return found
+  return unfinished_of(redis.call('HGET', keys.schedule_live, id))
 end
 
--- Enqueue a run beside the plan; false if a run of this id is unfinished or dead, or if another holds its unique key:
--- then it ended at once, and the history says so.
+-- Enqueue a run beside the plan; false if a run of this id is unfinished or dead, or if another holds its unique key.
 local function start(queue, run, data)
-  local is_new, holder = create(queue, run, data)
-  if not is_new then
-    if holder then
-      refuse_twin(queue, run, data, holder, HISTORY_KEPT, now_ms())
-    end
-    return false
-  end
-  redis.call('SADD', keys.queues, queue)
-  redis.call('RPUSH', ready(queue, data), run)
-  replace_older(queue, run, data)
-  count_add(queue, 'in', 1)
-  ring(queue, string.sub(data, 1, 1), 1)
-  return true
+  return (admit(queue, run, data, 0, HISTORY_KEPT))
 end
 
 -- Keep the list of those that follow a schedule, when the definition of one of them changes from `old_json` to `json`.

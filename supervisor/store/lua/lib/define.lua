@@ -83,12 +83,8 @@ local function list_runs(d)
   for _, line in ipairs(listed) do
     seen[line] = true
   end
-  for line in string.gmatch(d.unlisted, '[^\n]+') do
-    local queue, run = string.match(line, '^(%S+) (%S+)$')
-    if queue and not seen[line] and redis.call('HEXISTS', keys.data(queue), run) == 1
-      and not redis.call('ZSCORE', keys.dead(queue), run) then
-      listed[#listed + 1] = line
-    end
+  for _, line in ipairs(unfinished_of(d.unlisted)) do
+    listed[#listed + 1] = not seen[line] and line or nil
   end
   if #listed > 0 then
     redis.call('HSET', keys.schedule_live, id, table.concat(listed, '\n'))

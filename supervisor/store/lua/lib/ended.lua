@@ -58,14 +58,11 @@ local function tell_acknowledged(id, bells, line, data, has_result, ttl)
   local outcome, attempt, started, at, job = string.match(line, '^[^|]*|(%l+)|(%d+)|[^|]*|(%d*)|(%d*)|([^|]*)')
   ended.outcome, ended.attempt, ended.job = outcome, tonumber(attempt), job
   ended.started_ms, ended.ended_ms = tonumber(started), tonumber(at)
-  local is_json, envelope = pcall(cjson.decode, string.sub(data or '', 3 + #(header_of(data or '') or '')))
-  local template = is_json and type(envelope) == 'table' and envelope['template']
-  if type(template) == 'table' then
-    ended.job = tostring(template['job'] or job)
-    ended.result_ttl_s, ended.enqueued_ms = tonumber(template['result_ttl_s']), tonumber(envelope['enqueued_ms'])
-    for name in pairs(type(template['args']) == 'table' and template['args'] or {}) do
-      ended.args[#ended.args + 1] = name
-    end
+  local template, envelope = template_of(data or '')
+  ended.job = tostring(template['job'] or job or '')
+  ended.result_ttl_s, ended.enqueued_ms = tonumber(template['result_ttl_s'] or nil), tonumber(envelope['enqueued_ms'] or nil)
+  for name in pairs(type(template['args']) == 'table' and template['args'] or {}) do
+    ended.args[#ended.args + 1] = name
   end
   if #ended.args == 0 then
     ended.args = nil -- an empty table would be written as an object

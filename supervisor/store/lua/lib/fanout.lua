@@ -56,20 +56,7 @@ local function tally_follow(key, count, above)
       end
       check_types(queue, string.sub(data, 1, 3))
       redis.call('HDEL', key, 'then:' .. whole(n))
-      local is_new, holder = create(queue, id, data)
-      if is_new then
-        redis.call('SADD', keys.queues, queue)
-        if wait ~= '0' then
-          delay(queue, id, data, now_ms() + tonumber(wait))
-        else
-          replace_older(queue, id, data)
-          redis.call('RPUSH', ready(queue, data), id)
-          ring(queue, string.sub(data, 1, 1), 1)
-        end
-        count_add(queue, 'in', 1)
-      elseif holder then
-        refuse_twin(queue, id, data, holder, FOLLOW_HISTORY, now_ms())
-      end
+      local is_new, holder = admit(queue, id, data, tonumber(wait), FOLLOW_HISTORY)
       if above and (is_new or holder) then
         tally_add(above, 'total', 1)
         tally_add(above, is_new and 'left' or 'duplicate', 1)

@@ -20,19 +20,15 @@ local function give_way(line, is_forced)
   end
   local session, attempt, fetched = string.match(token or '', '^(.*)|(%d+)|(%d+)$')
   local data = redis.call('HGET', keys.data(queue), id) or ''
-  local job = string.match(data, '"job":"([^"|]*)"')
   if not token then -- also of one of this very batch, which is not in its list yet: it will be skipped there
     leave(queue, id, place_of(queue, id, data))
   end
   redis.call('HDEL', keys.run(queue), id)
-  redis.call('HDEL', keys.data(queue), id)
-  redis.call('HDEL', keys.att(queue), id)
-  redis.call('HDEL', keys.err(queue), id)
+  erase(queue, id)
   leave_line(queue, id, data)
   end_limits(queue, id, 'replaced')
   redis.call('ZREM', keys.schedule_promised, id)
-  history_add(queue, HISTORY, table.concat({ id, 'replaced', attempt or '0', session or '', fetched or whole(now),
-    whole(now), job or '', 'a newer run of its schedule took its place' }, '|'))
+  history_add(queue, HISTORY, id, 'replaced', job_of(data), 'a newer run of its schedule took its place', now, attempt, session, fetched)
   count_add(queue, 'replaced', 1)
   return true
 end

@@ -69,21 +69,10 @@ local function latest(n)
   return running[n]
 end
 
--- Unfinished runs of a schedule, each checked against its record: what is gone or dead holds nothing up.
+-- Unfinished runs of a schedule.
 local function live(n)
-  if running[n] then
-    return running[n]
-  end
-  local found = {}
-  for line in string.gmatch(lives[n] or '', '[^\n]+') do
-    local queue, id = string.match(line, '^(%S+) (.*)$')
-    if queue and redis.call('HEXISTS', keys.data(queue), id) == 1
-      and not redis.call('ZSCORE', keys.dead(queue), id) then
-      found[#found + 1] = line
-    end
-  end
-  running[n] = found
-  return found
+  running[n] = running[n] or unfinished_of(lives[n])
+  return running[n]
 end
 
 local function state(n)

@@ -56,6 +56,13 @@ local function header_of(data)
   return string.byte(data, 3) == 91 and string.match(data, '^..(%[[^%]]*%])') or nil
 end
 
+-- The template in a run's data and its whole envelope, decoded; empty tables where they cannot be read.
+local function template_of(data)
+  local is_json, envelope = pcall(cjson.decode, string.sub(data, 3 + #(header_of(data) or '')))
+  envelope = is_json and type(envelope) == 'table' and envelope or {}
+  return type(envelope['template']) == 'table' and envelope['template'] or {}, envelope
+end
+
 -- Raise if a key that adding a run writes holds another type, before the first write, so that no run is half added.
 -- Three characters of its data tell runs apart that need different checks.
 local function check_types(queue, head)
@@ -128,9 +135,7 @@ end
 
 -- A run that came to an end before it began: another one holds its unique key.
 local function refuse_twin(queue, id, data, holder, cap, now)
-  local job = string.match(data, '"job":"([^"|]*)"') or ''
-  history_add(queue, cap, table.concat({ id, 'duplicate', '0', '', whole(now), whole(now), job,
-    'its unique key is held by ' .. string.gsub(holder, '^%S+ ', '') }, '|'))
+  history_add(queue, cap, id, 'duplicate', job_of(data), 'its unique key is held by ' .. string.gsub(holder, '^%S+ ', ''), now)
   count_add(queue, 'duplicate', 1)
 end
 

@@ -20,10 +20,6 @@ local function check_queue(queue)
   redis.call('HLEN', keys.schedule_live)
 end
 
-local function job_of(data)
-  return string.match(data or '', '"job":"([^"|]*)"') or ''
-end
-
 -- Whether a request that was judged by `job` (none or empty: any) is one for the run with `data`.
 local function is_of(data, job)
   return (job or '') == '' or job_of(data) == job
@@ -43,6 +39,25 @@ local function queue_of(queue, id, job)
     end
   end
   return nil
+end
+
+-- The queues that know the runs named in ARGV from `first` on, by their places; nil and a refusal where those are not up
+-- to 100 runs of queue, id and job. Raises if a key of such a queue holds another type.
+local RUN_FIELDS = 3
+local function queues_named(first)
+  local count, found, checked = (#ARGV - first + 1) / RUN_FIELDS, {}, {}
+  if count < 1 or count > 100 or count ~= math.floor(count) then
+    return nil, refuse('up to 100 runs of queue, id and job')
+  end
+  for i = first, #ARGV, RUN_FIELDS do
+    local queue = queue_of(ARGV[i], ARGV[i + 1], ARGV[i + 2])
+    if queue and not checked[queue] then
+      checked[queue] = true
+      check_queue(queue)
+    end
+    found[i] = queue
+  end
+  return found
 end
 
 -- Where a run with `data` is, and its fence, its time, the concurrency key it waits for, or the list it waits in.
@@ -101,22 +116,32 @@ local function is_place(part, place, where)
   return (place == 'ready' or place == 'suspect') and string.sub(part, 1, #place + 1) == place .. ':'
 end
 
+-- Take the first `count` entries out of a list: ids, which of them are skipped, and which are the place of their run.
+local function take_entries(queue, part, count)
+  local list, places = keys.queue(queue) .. part, {}
+  local ids = redis.call('LRANGE', list, 0, count - 1)
+  local skipped = stale_drop(queue, list, ids)
+  for n, id in ipairs(ids) do
+    local data = not skipped[n] and redis.call('HGET', keys.data(queue), id)
+    places[n] = data and is_place(part, place_of(queue, id, data))
+  end
+  redis.call('LTRIM', list, #ids, -1)
+  return ids, skipped, places
+end
+
 -- One line of a queue's history that a person caused.
 local function note_add(queue, cap, id, what, data, note, token)
-  local now = now_ms()
   local session, attempt, fetched = string.match(token or '', '^(.*)|(%d+)|(%d+)$')
   attempt = attempt or whole((charges(redis.call('HGET', keys.att(queue), id))))
-  history_add(queue, cap, table.concat({ id, what, attempt, session or '', fetched or whole(now), whole(now),
-    job_of(data), note }, '|'))
+  history_add(queue, cap, id, what, job_of(data), note, now_ms(), attempt, session, fetched)
 end
 
 -- End a run that nobody works on, or whose worker Redis lets go of: nothing of it is kept but history. It must have left
 -- its place, or hold `token`.
 local function end_now(queue, cap, id, data, what, note, token)
   note_add(queue, cap, id, what, data, note, token)
-  for _, hash in ipairs({ keys.run(queue), keys.data(queue), keys.att(queue), keys.err(queue) }) do
-    redis.call('HDEL', hash, id)
-  end
+  redis.call('HDEL', keys.run(queue), id)
+  erase(queue, id)
   leave_line(queue, id, data)
   end_limits(queue, id, what)
   live_remove('', id, what)

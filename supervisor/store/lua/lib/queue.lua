@@ -30,6 +30,30 @@ local function delay(queue, id, data, due)
   end
 end
 
+local function job_of(data)
+  return string.match(data or '', '"job":"([^"|]*)"') or ''
+end
+
+-- Delete what is kept of runs beside their places and limits.
+local function erase(queue, ...)
+  for _, hash in ipairs({ keys.data(queue), keys.att(queue), keys.err(queue) }) do
+    redis.call('HDEL', hash, ...)
+  end
+end
+
+-- Those of `lines`, a queue and an id each, that are unfinished runs: what is gone or dead holds nothing up.
+local function unfinished_of(lines)
+  local found = {}
+  for line in string.gmatch(lines or '', '[^\n]+') do
+    local queue, id = string.match(line, '^(%S+) (.*)$')
+    if queue and redis.call('HEXISTS', keys.data(queue), id) == 1
+      and not redis.call('ZSCORE', keys.dead(queue), id) then
+      found[#found + 1] = line
+    end
+  end
+  return found
+end
+
 -- Ask the leader to look at a schedule as soon as it can: a score of 0 or less. Two requests never have the same score,
 -- so that an answer to the first does not silence the second. `kind` tells the leader's listener why.
 local CHANGES_MAX = 1000
@@ -276,8 +300,10 @@ local function history_extend(queue, cap, lines)
   end
 end
 
-local function history_add(queue, cap, line)
-  history_extend(queue, cap, { line })
+-- A line of a run that ended, or that a person changed, without an acknowledgement.
+local function history_add(queue, cap, id, outcome, job, note, now, attempt, session, fetched)
+  history_extend(queue, cap, { table.concat({ id, outcome, attempt or '0', session or '', fetched or whole(now), whole(now), job,
+    note }, '|') })
 end
 
 -- Attempts, crashes and interrupts charged so far.

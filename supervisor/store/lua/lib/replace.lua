@@ -41,3 +41,23 @@ local function replace_older(queue, id, data)
     ask_to_yield(of.concurrency, held - of.max + 1)
   end
 end
+
+-- Make a run exist, and put it where it waits: `wait` ms from now, or ready. Answers as `create`; the history, of up to
+-- `cap`, says so of one that ended at once because another holds its unique key.
+local function admit(queue, id, data, wait, cap)
+  local is_new, holder = create(queue, id, data)
+  if holder then
+    refuse_twin(queue, id, data, holder, cap, now_ms())
+  elseif is_new then
+    redis.call('SADD', keys.queues, queue)
+    if wait > 0 then
+      delay(queue, id, data, now_ms() + wait)
+    else
+      replace_older(queue, id, data)
+      redis.call('RPUSH', ready(queue, data), id)
+      ring(queue, string.sub(data, 1, 1), 1)
+    end
+    count_add(queue, 'in', 1)
+  end
+  return is_new, holder
+end

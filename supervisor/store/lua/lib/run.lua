@@ -42,8 +42,6 @@ local function give_up(queue, id, now, cap, err)
   if excess > 0 then
     local old = redis.call('ZRANGE', keys.dead(queue), 0, excess - 1)
     redis.call('ZREM', keys.dead(queue), unpack(old))
-    redis.call('HDEL', keys.data(queue), unpack(old))
-    redis.call('HDEL', keys.att(queue), unpack(old))
-    redis.call('HDEL', keys.err(queue), unpack(old))
+    erase(queue, unpack(old))
   end
 end

@@ -23,13 +23,11 @@ end
 -- Of the runs that wait for a slot and replace others, only the newest are still wanted.
 local SUPERSEDED_MAX = 100
 local function supersede(queue, id, data)
-  for _, hash in ipairs({ keys.blocked(queue), keys.data(queue), keys.att(queue), keys.err(queue) }) do
-    redis.call('HDEL', hash, id)
-  end
+  redis.call('HDEL', keys.blocked(queue), id)
+  erase(queue, id)
   end_limits(queue, id, 'replaced')
   live_remove('', id, 'replaced')
-  history_add(queue, t.history, table.concat({ id, 'replaced', '0', '', whole(t.now), whole(t.now),
-    string.match(data, '"job":"([^"|]*)"') or '', 'a newer run took its place before it began' }, '|'))
+  history_add(queue, t.history, id, 'replaced', job_of(data), 'a newer run took its place before it began', t.now)
   t.count(queue, 'replaced')
 end
 

@@ -58,10 +58,6 @@ for _, of in ipairs(order) do -- raises, before the first write, if a key is not
   of.room = most and most - waiting(of.name) or math.huge
 end
 
-local function job_of(data)
-  return string.match(data, '"job":"([^"]*)"')
-end
-
 -- Whether an id that a caller chose belongs to another run than the one of this `content` and `data`. `claim`: the content that
 -- is remembered for it, empty if a former version wrote it; `known`: the data of the run that has it.
 local function is_taken(claim, content, known, data)

@@ -20,9 +20,8 @@
 --
 -- A request names the fence of the attempt that runs, so it cannot hit a later attempt, or another run of the same id.
 -- Asked again, it stands as it is; only a time to kill can be added.
-local FIELDS, REQUEST_MS = 3, 86400000
-if not_whole(history, kill_ms) or #ARGV < FIRST + 1 or #ARGV > FIRST - 1 + 100 * FIELDS or (#ARGV - FIRST + 1) % FIELDS ~= 0
-  or tonumber(history) < 0 or tonumber(kill_ms) < 0 or not is_nonce(nonce) then
+local REQUEST_MS = 86400000
+if not_whole(history, kill_ms) or tonumber(history) < 0 or tonumber(kill_ms) < 0 or not is_nonce(nonce) then
   return refuse('history, kill_ms, nonce and up to 100 runs of queue, id and job')
 end
 local earlier = remembered(nonce)
@@ -31,7 +30,7 @@ if earlier then
 end
 local history, kill_ms = tonumber(history), tonumber(kill_ms)
 local now = now_ms()
-local reply, checked = {}, {}
+local reply = {}
 
 local function ask(queue, id, data, token)
   local earlier = redis.call('HGET', keys.cancel(queue), id) or ''
@@ -63,15 +62,11 @@ local function cancel(queue, id)
   return 'CANCELLED', ''
 end
 
-local queues = {}
-for i = FIRST, #ARGV, FIELDS do
-  queues[i] = queue_of(ARGV[i], ARGV[i + 1], ARGV[i + 2])
-  if queues[i] and not checked[queues[i]] then
-    checked[queues[i]] = true
-    check_queue(queues[i])
-  end
+local queues, refused = queues_named(FIRST)
+if refused then
+  return refused
 end
-for i = FIRST, #ARGV, FIELDS do
+for i = FIRST, #ARGV, RUN_FIELDS do
   local id, n = ARGV[i + 1], #reply
   local queue = queues[i] and queue_of(queues[i], id) -- the same run may be named twice
   reply[n + 1], reply[n + 2], reply[n + 3] = 'UNKNOWN', '', ''

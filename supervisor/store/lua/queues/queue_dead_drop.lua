@@ -23,9 +23,7 @@ for i = FIRST, #ARGV do
   reply[#reply + 1] = was_dead
   if was_dead == 1 then
     note_add(queue, tonumber(history), id, 'dropped', redis.call('HGET', keys.data(queue), id), note)
-    for _, hash in ipairs({ keys.data(queue), keys.att(queue), keys.err(queue) }) do
-      redis.call('HDEL', hash, id)
-    end
+    erase(queue, id)
     count_add(queue, 'dropped', 1)
   end
 end

@@ -64,12 +64,8 @@ end
 
 -- Whether its job must not run twice. Arguments may have any name: only the template's own field says so.
 local function is_once(data)
-  if not string.find(data, '"at_most_once":true', 1, true) then
-    return false
-  end
-  local is_json, envelope = pcall(cjson.decode, string.sub(data, 3 + #(header_of(data) or '')))
-  local template = is_json and type(envelope) == 'table' and envelope['template']
-  return type(template) ~= 'table' or template['at_most_once'] == true
+  local template = string.find(data, '"at_most_once":true', 1, true) and template_of(data)
+  return template and (not next(template) or template['at_most_once'] == true)
 end
 
 -- It may have begun, and nobody knows whether it ended.

@@ -21,18 +21,12 @@ local function tell(what, fault, remedy)
   return is_mending
 end
 
--- Whether `queue id` is an unfinished run.
-local function is_unfinished(holder)
-  local queue, id = string.match(holder, '^(%S+) (%S+)$')
-  return queue and redis.call('HEXISTS', keys.data(queue), id) == 1 and not redis.call('ZSCORE', keys.dead(queue), id)
-end
-
 if part == 'unique' then
   local page = redis.call('HSCAN', keys.limit_unique, position, 'COUNT', COUNT)
   reply[1] = page[1]
   for n = 1, #page[2], 2 do
     local unique, holder = page[2][n], page[2][n + 1]
-    if not is_unfinished(holder) and tell('unique key ' .. unique, 'held by ' .. holder .. ', which is over', 'freed') then
+    if not unfinished_of(holder)[1] and tell('unique key ' .. unique, 'held by ' .. holder .. ', which is over', 'freed') then
       redis.call('HDEL', keys.limit_unique, unique)
     end
   end
@@ -54,7 +48,7 @@ elseif part == 'live' then
   for n = 1, #page[2], 2 do
     local schedule = page[2][n]
     for line in string.gmatch(page[2][n + 1], '[^\n]+') do
-      if string.sub(line, 1, 1) ~= '>' and not is_unfinished(line)
+      if string.sub(line, 1, 1) ~= '>' and not unfinished_of(line)[1]
         and tell('schedule ' .. schedule, 'waits for ' .. line .. ', which is over', 'forgotten') then
         live_remove(schedule, string.match(line, '^%S+ (.*)$') or '')
       end

@@ -9,19 +9,11 @@
 --
 -- As when its time had come: a retry goes to the head, since it is older than what waits, any other to the tail; one that
 -- crashed its worker goes on alone.
-local FIELDS = 3
-if #ARGV == 0 or #ARGV % FIELDS ~= 0 or #ARGV > 100 * FIELDS then
-  return refuse('up to 100 runs of queue, id and job')
+local reply, queues, refused = {}, queues_named(FIRST)
+if refused then
+  return refused
 end
-local queues = {}
-for i = FIRST, #ARGV, FIELDS do
-  queues[i] = queue_of(ARGV[i], ARGV[i + 1], ARGV[i + 2])
-  if queues[i] then
-    check_queue(queues[i])
-  end
-end
-local reply = {}
-for i = FIRST, #ARGV, FIELDS do
+for i = FIRST, #ARGV, RUN_FIELDS do
   local queue, id, n = queues[i], ARGV[i + 1], #reply
   local data = queue and redis.call('HGET', keys.data(queue), id)
   reply[n + 1], reply[n + 2] = data and queue or '', ''

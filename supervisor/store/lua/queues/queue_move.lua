@@ -22,22 +22,16 @@ if not is_part(part) then
 end
 check_queue(queue)
 check_queue(target)
-local from, to, last = keys.queue(queue) .. part, keys.queue(target) .. part, tonumber(count) - 1
+local from, to = keys.queue(queue) .. part, keys.queue(target) .. part
 local is_waiting = is_wait(part)
 local is_later, ids, due, skipped, places = part == 'later', {}, {}, {}, {}
 if is_later then
-  local page = redis.call('ZRANGE', from, offset, tonumber(offset) + last, 'WITHSCORES')
+  local page = redis.call('ZRANGE', from, offset, offset + count - 1, 'WITHSCORES')
   for n = 1, #page, 2 do
     ids[#ids + 1], due[#due + 1] = page[n], page[n + 1]
   end
 else
-  ids = redis.call('LRANGE', from, 0, last)
-  skipped = stale_drop(queue, from, ids)
-  for n, id in ipairs(ids) do
-    local data = not skipped[n] and redis.call('HGET', keys.data(queue), id)
-    places[n] = data and is_place(part, place_of(queue, id, data))
-  end
-  redis.call('LTRIM', from, #ids, -1)
+  ids, skipped, places = take_entries(queue, part, tonumber(count))
 end
 
 -- The unfinished runs of a schedule are listed with their queues.

@@ -9,17 +9,12 @@
 -- Returns  for each run: queue (empty: unknown), where it is, its former priority
 --
 -- One that is ready goes to the tail of its new list. Elsewhere the priority holds from when the run is ready again.
-local FIELDS = 3
-if not string.match(priority or '', '^[012]$') or #ARGV < FIRST + 1 or (#ARGV - FIRST + 1) % FIELDS ~= 0
-  or #ARGV > FIRST - 1 + 100 * FIELDS then
+if not string.match(priority or '', '^[012]$') then
   return refuse('a priority of 0, 1 or 2, and up to 100 runs of queue, id and job')
 end
-local queues = {}
-for i = FIRST, #ARGV, FIELDS do
-  queues[i] = queue_of(ARGV[i], ARGV[i + 1], ARGV[i + 2])
-  if queues[i] then
-    check_queue(queues[i])
-  end
+local queues, refused = queues_named(FIRST)
+if refused then
+  return refused
 end
 
 local function change(queue, id, data)
@@ -38,7 +33,7 @@ local function change(queue, id, data)
 end
 
 local reply = {}
-for i = FIRST, #ARGV, FIELDS do
+for i = FIRST, #ARGV, RUN_FIELDS do
   local queue, id, n = queues[i], ARGV[i + 1], #reply
   local data = queue and redis.call('HGET', keys.data(queue), id)
   reply[n + 1], reply[n + 2], reply[n + 3] = data and queue or '', '', ''

@@ -61,13 +61,7 @@ if part == 'later' then
 end
 
 if job == '' then
-  local ids = redis.call('LRANGE', key, 0, count - 1)
-  local skipped, places = stale_drop(queue, key, ids), {}
-  for n, id in ipairs(ids) do
-    local data = not skipped[n] and redis.call('HGET', keys.data(queue), id)
-    places[n] = data and is_place(part, place_of(queue, id, data))
-  end
-  redis.call('LTRIM', key, #ids, -1)
+  local ids, skipped, places = take_entries(queue, part, count)
   for n, id in ipairs(ids) do
     local data = not skipped[n] and redis.call('HGET', keys.data(queue), id)
     if data and places[n] then

@@ -8,7 +8,7 @@
 --       dead_age_ms    and those that died longer ago; 0: none
 --       history_age_ms attempts that ended longer ago go too; 0: none
 --
--- Includes  clock
+-- Includes  queue
 --
 -- Returns  how many entries went; at most 500 of each by their age in one call, so call again while it returns as many
 local PAGE = 500
@@ -41,8 +41,6 @@ if excess > #old then
 end
 if #old > 0 then
   redis.call('ZREM', keys.dead(queue), unpack(old))
-  for _, hash in ipairs({ keys.data(queue), keys.att(queue), keys.err(queue) }) do
-    redis.call('HDEL', hash, unpack(old))
-  end
+  erase(queue, unpack(old))
 end
 return gone + #old

@@ -36,7 +36,7 @@
 if not_whole(seq, want, history, dead_cap, queue_count, ack_count) or (letter ~= 'a' and letter ~= 's') then
   return refuse('seq, want, history, dead_cap, queue_count and ack_count must be whole numbers, letter a or s')
 end
-local seq, want, history, dead_cap = tonumber(seq), tonumber(want), tonumber(history), tonumber(dead_cap)
+seq, want, history, dead_cap = tonumber(seq), tonumber(want), tonumber(history), tonumber(dead_cap)
 local queues, acks = tonumber(queue_count), tonumber(ack_count)
 local first_ack = FIRST + 2 * queues
 if want > 200 or queues < 0 or acks < 0 or first_ack + 2 * acks > #ARGV + 1 then

@@ -28,10 +28,6 @@
 --          GONE     there is no such backfill
 --          error FENCED <epoch>: the term is not the current one; nothing written
 local FIELDS = 4
-local refused = fence(keys.lease, epoch, nonce)
-if refused then
-  return refused
-end
 if not_whole(seen_ms, cursor_ms, max_running, memory_ms, skipped_before) or (#ARGV - FIRST + 1) % FIELDS ~= 0 or string.find(note, '\n') then
   return refuse('cursors, max_running, memory_ms, skipped_before and items of 4 fields')
 end

@@ -17,10 +17,6 @@
 --
 -- A set gets a revision when it is first seen. While a live candidate holds one with a higher revision, an older set
 -- changes nothing, so that during a rolling update an old replica does not undo what a new one declared.
-local refused = fence(keys.lease, epoch, nonce)
-if refused then
-  return refused
-end
 if not_whole(lease_ms) or digest == '' or string.find(digest, '[#%s]') then
   return refuse('digest and lease_ms')
 end

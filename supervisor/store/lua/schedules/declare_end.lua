@@ -12,10 +12,6 @@
 -- Returns  now_ms
 --          error FENCED <epoch>: the term is not the current one; nothing written
 local SETS_MAX = 128
-local refused = fence(keys.lease, epoch, nonce)
-if refused then
-  return refused
-end
 local sets = keys.schedule_sets
 if is_applied == '1' then
   redis.call('HSET', sets, '#applied', digest)

@@ -11,10 +11,6 @@
 --
 -- Returns  now_ms, then code and revision for each: CREATED CHANGED UNCHANGED CLASH (a dynamic one has the id)
 --          error FENCED <epoch>: the term is not the current one; nothing written
-local refused = fence(keys.lease, epoch, nonce)
-if refused then
-  return refused
-end
 if digest == '' or digest == 'dynamic' or string.find(digest, '[#%s]')
   or (#ARGV - FIRST + 1) % DEFINITION_FIELDS ~= 0 then
   return refuse('digest and items of ' .. DEFINITION_FIELDS .. ' fields')

@@ -10,10 +10,6 @@
 --
 -- Returns  one digit for each: 1 removed, 0 it was not there, or is dynamic
 --          error FENCED <epoch>: the term is not the current one; nothing written
-local refused = fence(keys.lease, epoch, nonce)
-if refused then
-  return refused
-end
 check_plan()
 redis.call('HDEL', keys.schedule_sets, '#applied') -- see declare_page
 local now, reply = now_ms(), {}

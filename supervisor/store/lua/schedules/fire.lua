@@ -44,10 +44,6 @@
 -- Reads everything first, decides, and writes at the end with as few commands as possible: 250 items in a few ms.
 -- A request to look at the schedule (a score of 0 or less in the plan) is never overwritten here.
 local FIELDS = 3
-local refused = fence(keys.lease, epoch, nonce)
-if refused then
-  return refused
-end
 if not_whole(skew_limit_ms, log_cap, at_ms) or #ARGV < FIRST or (#ARGV - FIRST + 1) % FIELDS ~= 0 then
   return refuse('items of 3 fields')
 end

@@ -18,10 +18,6 @@
 -- A repeated call answers the same: nothing is settled before it was told. What is paused or completed is silent, and
 -- counts anew from when it goes on.
 local LATE_MAX = 1000
-local refused = fence(keys.lease, epoch, nonce)
-if refused then
-  return refused
-end
 if not_whole(limit) or (#ARGV - FIRST + 1) % 2 ~= 0 then
   return refuse('limit and items of 2 fields')
 end

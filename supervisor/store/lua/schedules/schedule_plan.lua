@@ -27,10 +27,6 @@
 --          GONE     there is no definition: it is out of the plan
 --          error FENCED <epoch>: the term is not the current one; nothing written
 local FIELDS, AGAIN_MS = 11, 60000
-local refused = fence(keys.lease, epoch, nonce)
-if refused then
-  return refused
-end
 if #ARGV < FIRST or (#ARGV - FIRST + 1) % FIELDS ~= 0 then
   return refuse('items of 11 fields')
 end

@@ -23,11 +23,7 @@ for i = FIRST, #ARGV do
     code = 'RUNNING'
     local stored = redis.call('HGET', keys.schedule_paused, ARGV[i])
     if stored and is_top_level(stored, 'by', by) then
-      local ends = tonumber(string.match(stored, '"until_ms":(%d+)') or '')
-      local _, _, _, json = definition_of(record)
-      -- One that ended by itself ended then, however late this comes: what is due since is owed.
-      end_pause(ARGV[i], json, ends ~= nil and ends <= now and ends or now)
-      look_at(ARGV[i], 'resume', now)
+      resume(ARGV[i], record, stored, now)
       code = 'RELEASED'
     end
   end

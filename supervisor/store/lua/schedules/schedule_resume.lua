@@ -21,14 +21,9 @@ for i = FIRST, #ARGV do
   local id = ARGV[i]
   local record = redis.call('HGET', keys.schedule_def, id)
   local paused = redis.call('HGET', keys.schedule_paused, id)
-  local until_ms = tonumber(paused and string.match(paused, '"until_ms":(%d+)') or '')
-  local is_over = until_ms ~= nil and until_ms <= now
   local code = judged(record, revision) or 'RUNNING'
   if code == 'RUNNING' and paused then
-    local _, _, _, json = definition_of(record)
-    -- A pause that ended by itself ended then, however late the leader comes: what is due since is owed.
-    end_pause(id, json, is_over and until_ms or now)
-    look_at(id, 'resume', now)
+    resume(id, record, paused, now)
     code = 'RESUMED'
   end
   reply[#reply + 1] = code

@@ -13,10 +13,6 @@
 -- Returns  cursor (0 at the end: the version is noted then, and the next call answers so at once), and how many are to be
 --          looked at
 --          error FENCED <epoch>: the term is not the current one; nothing written
-local refused = fence(keys.lease, epoch, nonce)
-if refused then
-  return refused
-end
 if version == '' or not_whole(cursor, count) then
   return refuse('version, cursor and count')
 end

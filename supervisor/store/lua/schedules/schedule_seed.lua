@@ -16,10 +16,6 @@
 -- One that is there is never touched: after a partial roll-back the server's decides. None is later than this server's
 -- now: the caller's clock may be ahead.
 local FIELDS, LOG_MAX = 3, 10000
-local refused = fence(keys.lease, epoch, nonce)
-if refused then
-  return refused
-end
 if #ARGV < FIRST or (#ARGV - FIRST + 1) % FIELDS ~= 0 then
   return refuse('items of 3 fields')
 end

@@ -47,12 +47,6 @@ end
 
 local now = now_ms()
 
-local function template_of(data)
-  local is_json, envelope = pcall(cjson.decode, string.sub(data, 3 + #(header_of(data) or '')))
-  local template = is_json and type(envelope) == 'table' and envelope['template']
-  return type(template) == 'table' and template or {}
-end
-
 local function kill(queue, id, attempt, template, reason)
   local err = cjson.encode({ reason = reason, session = session, attempt = tonumber(attempt) or 0, at_ms = whole(now),
     detail = detail ~= '' and detail or nil })
@@ -91,9 +85,9 @@ local function put_back(queue, id, how, has_begun, attempt, data, template)
   return how
 end
 
-local function line(id, outcome, attempt, fetched, template)
+local function note(queue, id, outcome, attempt, fetched, template)
   local job = string.gsub(tostring(template['job'] or ''), '|', '/')
-  return table.concat({ id, outcome, attempt or '', session, fetched or '', whole(now), job, reclaimed }, '|')
+  history_add(queue, history, id, outcome, job, reclaimed, now, attempt or '', session, fetched or '')
 end
 
 local released = 0
@@ -112,13 +106,13 @@ for i = #ARGV - FIELDS + 1, FIRST, -FIELDS do -- backwards: the head keeps their
       redis.call('HDEL', keys.data(queue), id)
       forget(queue, '', id)
       count_add(queue, 'cancelled', 1)
-      history_add(queue, history, line(id, 'cancelled', attempt, fetched, template_of(data)))
+      note(queue, id, 'cancelled', attempt, fetched, (template_of(data)))
     elseif data then
       local template = template_of(data)
       local ended = put_back(queue, id, how, has_begun, attempt, data, template)
       count_add(queue, 'reclaim_' .. how, 1)
       if ended ~= 'unstarted' and ended ~= 'suspect' then
-        history_add(queue, history, line(id, ended, attempt, fetched, template))
+        note(queue, id, ended, attempt, fetched, template)
       end
     else
       forget(queue, '', id)
