@@ -9,12 +9,8 @@
 --          MINE, empty: the caller is to compute it
 --          BUSY, empty: another one does, who may be dead: ask again, but not for ever
 local cached = redis.call('GET', value)
-if cached then
-  return { 'HIT', cached }
-end
+if cached then return { 'HIT', cached } end
 local holder = redis.call('GET', lease)
-if holder and holder ~= '-' and holder ~= nonce then
-  return { 'BUSY', '' }
-end
+if holder and holder ~= '-' and holder ~= nonce then return { 'BUSY', '' } end
 redis.call('SET', lease, nonce, 'PX', lease_ms)
 return { 'MINE', '' }

@@ -9,12 +9,8 @@
 --
 -- Returns  id and JSON of each, oldest first
 local COUNT_MAX = 1000
-if not_whole(since_ms, count) or tonumber(count) < 1 then
-  return refuse('since_ms or count')
-end
-if after ~= '' and not string.match(after, '^%d+%-%d+$') then
-  return refuse('after must be the id of an event')
-end
+if not_whole(since_ms, count) or tonumber(count) < 1 then return refuse('since_ms or count') end
+if after ~= '' and not string.match(after, '^%d+%-%d+$') then return refuse('after must be the id of an event') end
 local count = math.min(tonumber(count), COUNT_MAX)
 local reply, found = {}, nil
 if after ~= '' then

@@ -7,9 +7,7 @@
 -- Includes  clock
 --
 -- Returns  how many names were new. Names that are not given stay: another version may run them.
-if #ARGV == 0 or #ARGV % 2 ~= 0 then
-  return refuse('pairs of name and JSON')
-end
+if #ARGV == 0 or #ARGV % 2 ~= 0 then return refuse('pairs of name and JSON') end
 local times, now = {}, whole(now_ms())
 for i = FIRST, #ARGV, 2 do
   times[i], times[i + 1] = ARGV[i], now

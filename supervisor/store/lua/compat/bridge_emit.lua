@@ -11,20 +11,12 @@
 -- Returns  PUSHED   it is in the list
 --          AGAIN    this run pushed it before; nothing written
 local LENGTH_MAX = 1000000
-if not_whole(memory_ms) or run == '' then
-  return refuse('run and memory_ms')
-end
+if not_whole(memory_ms) or run == '' then return refuse('run and memory_ms') end
 local length = redis.pcall('LLEN', list)
-if type(length) ~= 'number' then
-  return refuse('list: its key holds something else, or may not be touched')
-end
+if type(length) ~= 'number' then return refuse('list: its key holds something else, or may not be touched') end
 local memory = keys.cloudforet_emitted(run)
-if redis.call('EXISTS', memory) == 1 then
-  return 'AGAIN'
-end
-if length >= LENGTH_MAX then
-  return refuse('list: it holds ' .. LENGTH_MAX .. ' messages, and nobody takes them')
-end
+if redis.call('EXISTS', memory) == 1 then return 'AGAIN' end
+if length >= LENGTH_MAX then return refuse('list: it holds ' .. LENGTH_MAX .. ' messages, and nobody takes them') end
 redis.call('SET', memory, '1', 'PX', memory_ms)
 redis.call('RPUSH', list, message)
 return 'PUSHED'

@@ -21,13 +21,9 @@ if not_whole(most, bytes_max) or tonumber(most) < 1 or not is_head(before .. '{'
 end
 local head = string.sub(before, 1, 3)
 local length = redis.pcall('LLEN', list)
-if type(length) ~= 'number' then
-  return refuse('list: its key holds something else, or may not be touched')
-end
+if type(length) ~= 'number' then return refuse('list: its key holds something else, or may not be touched') end
 local messages = redis.call('LRANGE', list, 0, tonumber(most) - 1)
-if #messages == 0 then
-  return { 0, 0, 0 }
-end
+if #messages == 0 then return { 0, 0, 0 } end
 check_types(queue, head)
 
 local ESCAPES = { ['"'] = '\\"', ['\\'] = '\\\\', ['\n'] = '\\n' }

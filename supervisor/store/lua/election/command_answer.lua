@@ -10,8 +10,6 @@
 --           room
 --
 -- Returns  1 if it was still known
-if not_whole(ttl_ms) or replica == '' or id == '' then
-  return refuse('replica, id or ttl_ms')
-end
+if not_whole(ttl_ms) or replica == '' or id == '' then return refuse('replica, id or ttl_ms') end
 redis.call('SET', keys.command(id), answer, 'PX', ttl_ms)
 return redis.call('HDEL', keys.commands(replica), id)

@@ -7,9 +7,7 @@
 --
 -- Returns  id, command: for each, oldest first; one that waited too long is dropped unseen
 local waiting = keys.commands(replica)
-if redis.call('EXISTS', waiting) == 0 then
-  return {}
-end
+if redis.call('EXISTS', waiting) == 0 then return {} end
 local now, found, entries = now_ms(), {}, redis.call('HGETALL', waiting)
 for i = 1, #entries, 2 do
   local sent, until_ms, command = string.match(entries[i + 1], '^(%d+) (%d+) (.*)$')
@@ -20,9 +18,7 @@ for i = 1, #entries, 2 do
   end
 end
 table.sort(found, function(a, b)
-  if a[1] ~= b[1] then
-    return a[1] < b[1]
-  end
+  if a[1] ~= b[1] then return a[1] < b[1] end
   return a[2] < b[2]
 end)
 local reply = {}

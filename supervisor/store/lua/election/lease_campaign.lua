@@ -39,15 +39,11 @@ local MODES = { cold = true, expired = true, free = true, presence = true, regis
 local UNREADABLE = 1e15 -- a seq that is no number, or gone: not 0, which a watcher may have seen before the latest renewals
 local FORGET_MS = 86400000 -- a candidate that was not seen for a day left without a word
 
-if not string.match(nonce, '^%x+$') or #nonce ~= 32 then
-  return refuse('nonce must be 32 hex digits')
-end
+if not string.match(nonce, '^%x+$') or #nonce ~= 32 then return refuse('nonce must be 32 hex digits') end
 if not_whole(duration_ms, floor, epoch_seen, seq_seen) or tonumber(duration_ms) <= 0 then
   return refuse('duration, floor and what was observed must be whole numbers')
 end
-if not MODES[mode] then
-  return refuse('mode ' .. mode)
-end
+if not MODES[mode] then return refuse('mode ' .. mode) end
 
 local now = now_ms()
 local r = redis.call('HMGET', lease, 'epoch', 'nonce', 'holder', 'seq', 'until', 'transitions', 'released_at',
@@ -83,9 +79,7 @@ elseif holder == replica and not is_readable(r[1], r[2]) then
 elseif holder == replica and tonumber(floor) > epoch then
   reason = 'rolled_back'
 end
-if not reason then
-  return world('DENIED', now)
-end
+if not reason then return world('DENIED', now) end
 
 local remembered = math.max(epoch, epoch_of(redis.call('GET', fence)) or 0)
 local highest = math.max(remembered, tonumber(floor))

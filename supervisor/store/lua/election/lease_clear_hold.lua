@@ -12,9 +12,7 @@
 --          ALREADY  nothing is held
 local now = now_ms()
 local r = redis.call('HMGET', lease, 'epoch', 'hold')
-if (r[2] or '') == '' then
-  return world('ALREADY', now)
-end
+if (r[2] or '') == '' then return world('ALREADY', now) end
 redis.call('HDEL', lease, 'hold')
 event('hold_cleared', r[1] or '0', by, r[2])
 return world('CLEARED', now)

@@ -7,9 +7,7 @@
 --
 -- Returns  id, kind, epoch, who, reason for each
 local FIELDS = { 'kind', 'epoch', 'who', 'reason' }
-if not_whole(count) or tonumber(count) < 1 then
-  return refuse('count must be a whole number above 0')
-end
+if not_whole(count) or tonumber(count) < 1 then return refuse('count must be a whole number above 0') end
 local reply = {}
 for _, entry in ipairs(redis.call('XREVRANGE', events, '+', '-', 'COUNT', count)) do
   local fields = {}

@@ -28,17 +28,13 @@ if not string.match(new_nonce, '^%x+$') or #new_nonce ~= 32 or new_nonce == nonc
 end
 local now = now_ms()
 local r = redis.call('HMGET', lease, 'epoch', 'nonce', 'holder')
-if not r[1] then
-  return world('MISSING', now)
-end
+if not r[1] then return world('MISSING', now) end
 if r[2] == new_nonce then
   redis.call('HSET', lease, 'until', whole(now + tonumber(duration_ms)), 'duration', duration_ms, 'renewed', whole(now))
   raise(lease, 'seq', now)
   return world('SAME', now)
 end
-if r[1] ~= epoch or r[2] ~= nonce then
-  return world('LOST', now)
-end
+if r[1] ~= epoch or r[2] ~= nonce then return world('LOST', now) end
 
 local highest = math.max(tonumber(r[1]), epoch_of(redis.call('GET', fence)) or 0)
 local granted = whole(math.max(highest + 1, now))

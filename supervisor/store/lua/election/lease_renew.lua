@@ -29,12 +29,8 @@ end
 local now = now_ms()
 local r = redis.call('HMGET', lease, 'epoch', 'nonce', 'holder', 'until')
 local replica = replica ~= '' and replica or r[3] or ''
-if not r[1] then
-  return world('MISSING', now)
-end
-if r[1] ~= epoch or r[2] ~= nonce then
-  return world('LOST', now)
-end
+if not r[1] then return world('MISSING', now) end
+if r[1] ~= epoch or r[2] ~= nonce then return world('LOST', now) end
 
 local lapsed = (count(r[4]) or 0) < now
 local presence = presence_of(alive, r[1])

@@ -13,9 +13,7 @@ local by_queue, ack_queues, child_count = {}, {}, 0
 local function more_of(text, payload)
   local schedule, ttl, delay, kind, children, marks =
       string.match(text, '^ (%S+) (%d+) (%d+) ([as-]) (%d+)([ xl]*)$')
-  if not schedule or not payload or not MARKS[marks] then
-    return nil
-  end
+  if not schedule or not payload or not MARKS[marks] then return nil end
   local more = { is_leaving = string.find(marks, 'x', 1, true), has_log = string.find(marks, 'l', 1, true),
     schedule = schedule ~= '-' and schedule or '', ttl = ttl, delay = tonumber(delay), kind = kind ~= '-' and kind or nil, children = tonumber(children), first_child = child_count, payload = payload }
   child_count = child_count + more.children
@@ -40,9 +38,7 @@ local function read_acks(next_ack, acks)
       if more and more.is_leaving then
         local is_json, left_behind = pcall(cjson.decode, ARGV[next_ack + 2])
         more.left_behind, next_ack = is_json and type(left_behind) == 'table' and left_behind or nil, next_ack + 1
-        if not more.left_behind then
-          return nil, 'what ' .. line .. ' leaves behind'
-        end
+        if not more.left_behind then return nil, 'what ' .. line .. ' leaves behind' end
       end
       if more and more.has_log then
         more.log, next_ack = ARGV[next_ack + 2] or '', next_ack + 1
@@ -50,9 +46,7 @@ local function read_acks(next_ack, acks)
     end
     next_ack = next_ack + 2
     local id, outcome, attempt = string.match(line, '^([^|]+)|(%l+)|(%d+)|')
-    if not queue or not OUTCOMES[outcome] then
-      return nil, 'acknowledgement ' .. line
-    end
+    if not queue or not OUTCOMES[outcome] then return nil, 'acknowledgement ' .. line end
     local of = by_queue[queue]
     if not of then
       of = { name = queue, ids = {}, outcomes = {}, attempts = {}, fetched = {}, lines = {}, more = {} }
@@ -72,9 +66,7 @@ local function children_fault(first)
     return 'up to 1000 children of 4 fields, as many as the acknowledgements say'
   end
   for i = first, #ARGV, CHILD do
-    if not string.find(ARGV[i + 2], '^%d+$') or not is_head(ARGV[i + 3]) then
-      return 'delay or data of ' .. ARGV[i]
-    end
+    if not string.find(ARGV[i + 2], '^%d+$') or not is_head(ARGV[i + 3]) then return 'delay or data of ' .. ARGV[i] end
   end
   return nil
 end

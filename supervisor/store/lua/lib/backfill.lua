@@ -4,9 +4,7 @@ local BACKFILLS = keys.schedule_backfills
 
 local function backfill_of(record)
   local head, note, json = string.match(record or '', '^([^\n]*)\n([^\n]*)\n(.*)$')
-  if not head then
-    return nil
-  end
+  if not head then return nil end
   local found, names = { note = note, json = json }, { 'state', 'cursor', 'enqueued', 'skipped', 'updated', 'limit',
     'number', 'forced', 'schedule' }
   local n = 0

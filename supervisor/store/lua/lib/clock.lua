@@ -17,9 +17,7 @@ end
 local function not_whole(...)
   for n = 1, select('#', ...) do
     local text = select(n, ...)
-    if not string.match(text, '^%-?%d+$') then
-      return text
-    end
+    if not string.match(text, '^%-?%d+$') then return text end
   end
   return nil
 end

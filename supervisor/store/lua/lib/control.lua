@@ -24,9 +24,7 @@ end
 
 -- Why a request that was judged by `revision` (empty: any) must not change the schedule of `record`; nil if it may.
 local function judged(record, revision)
-  if not record then
-    return 'UNKNOWN'
-  end
+  if not record then return 'UNKNOWN' end
   return revision ~= '' and definition_of(record) ~= revision and 'STALE' or nil
 end
 
@@ -162,9 +160,7 @@ end
 
 local function recall(memory)
   local at, revision, mark, timing, size, rest = string.match(memory or '', '^(%d+) (%d+) (%d+) (%x+) (%d+)\n(.*)$')
-  if not at then
-    return nil
-  end
+  if not at then return nil end
   local length = tonumber(size)
   return { at = tonumber(at), revision = tonumber(revision), mark = tonumber(mark), timing = timing,
     paused = string.sub(rest, 1, length), state = string.sub(rest, length + 1) }
@@ -186,9 +182,7 @@ local function purge(now, rounds)
         end
       end
     end
-    if cursor == '0' then
-      break
-    end
+    if cursor == '0' then break end
   end
   redis.call('HSET', sets, '#purge', cursor)
 end

@@ -34,9 +34,7 @@ local function fault(i)
     return d.id .. ': 100 others follow ' .. followed
   end
   if d.extra ~= '' then
-    if not is_head(d.extra) or d.queue == '' then
-      return 'extra run of ' .. d.id
-    end
+    if not is_head(d.extra) or d.queue == '' then return 'extra run of ' .. d.id end
     check_types(d.queue, string.sub(d.extra, 1, 3))
   end
   return nil
@@ -140,15 +138,9 @@ local function define(i, set, now)
   local d = definition_at(i)
   local id, timing, expected, json = d.id, d.timing, d.expected, d.json
   local revision, old_timing, old_set, old_json = definition_of(redis.call('HGET', keys.schedule_def, id))
-  if revision and (old_set == 'dynamic') ~= (set == 'dynamic') then
-    return 'CLASH', revision
-  end
-  if old_json == json then
-    return 'UNCHANGED', revision
-  end
-  if expected ~= '' and expected ~= (revision or '0') then
-    return 'CONFLICT', revision or '0'
-  end
+  if revision and (old_set == 'dynamic') ~= (set == 'dynamic') then return 'CLASH', revision end
+  if old_json == json then return 'UNCHANGED', revision end
+  if expected ~= '' and expected ~= (revision or '0') then return 'CONFLICT', revision or '0' end
   local code, new_revision = 'CREATED', nil
   if not revision then
     new_revision = add(d, set, now)

@@ -12,9 +12,7 @@ local ENDED_MS, RUNG_MS, RUNG_MAX = 3600000, 60000, 10000
 
 -- Those of `ids` that are awaited: id to bells; nil for none, as mostly.
 local function awaited_of(ids)
-  if #ids == 0 or redis.pcall('EXISTS', keys.awaited) ~= 1 then
-    return nil
-  end
+  if #ids == 0 or redis.pcall('EXISTS', keys.awaited) ~= 1 then return nil end
   local known, found = redis.pcall('HMGET', keys.awaited, unpack(ids)), nil
   for n, id in ipairs(known['err'] and {} or ids) do
     if known[n] then

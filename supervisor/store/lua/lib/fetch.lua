@@ -16,21 +16,15 @@ local function judge(queue, id, of, is_rated)
   if of.is_replacing and of.max == 1 then
     local newest = read('HGET', keys.limit_newest, of.concurrency)
     local its_queue, its_id = string.match(newest or '', '^(%S+) (%S+)$')
-    if its_id and newest ~= me and redis.pcall('HEXISTS', keys.data(its_queue), its_id) == 1 then
-      return 'over'
-    end
+    if its_id and newest ~= me and redis.pcall('HEXISTS', keys.data(its_queue), its_id) == 1 then return 'over' end
   end
   if of.concurrency and of.max then
     local is_free = has_slot(of, me)
-    if not is_free then
-      return is_free == false and 'full' or nil
-    end
+    if not is_free then return is_free == false and 'full' or nil end
   end
   if of.rate and is_rated then
     local early, due = is_early(of, queue, id)
-    if early or early == nil then
-      return early and 'early' or nil, due
-    end
+    if early or early == nil then return early and 'early' or nil, due end
   end
   if of.concurrency and of.max then
     t.slots[of.slots] = t.slots[of.slots] + 1
@@ -45,15 +39,11 @@ local function decide(open, ids, skip, most, is_suspect)
   local data = read('HMGET', keys.data(queue), unpack(ids))
   open.charged = open.charged or (data and read('HLEN', keys.att(queue)))
   local att = open.charged ~= 0 and open.charged and read('HMGET', keys.att(queue), unpack(ids)) or {}
-  if not data or not open.charged or not read('HLEN', keys.run(queue)) then
-    return nil
-  end
+  if not data or not open.charged or not read('HLEN', keys.run(queue)) then return nil end
   local plan = { tokens = {}, given = {}, gone = {}, early = {}, waiting = {}, older = {}, yield = {}, blocked = {},
     over = {}, spared = {}, known = {}, seen = 0 }
   for n, id in ipairs(ids) do
-    if #plan.given == most or t.keys <= 0 then
-      break
-    end
+    if #plan.given == most or t.keys <= 0 then break end
     plan.seen = n
     local header = data[n] and not skip[n] and header_of(data[n])
     local verdict, due = 'go', nil
@@ -97,9 +87,7 @@ local function decide(open, ids, skip, most, is_suspect)
     end
   end
   plan.data, plan.att = data, att
-  if plan.is_held_up and not read('HLEN', keys.blocked(queue)) then
-    return nil
-  end
+  if plan.is_held_up and not read('HLEN', keys.blocked(queue)) then return nil end
   return plan
 end
 
@@ -192,9 +180,7 @@ local function take(open, class, list, limit)
     if is_suspect and plan.is_held_up then
       open.lens[class] = 0
     end
-    if open.lens[class] == 0 then
-      return taken
-    end
+    if open.lens[class] == 0 then return taken end
     step = math.max(limit - taken, STEP_MIN)
   end
   return taken
@@ -242,9 +228,7 @@ local function take_suspect()
   for _, open in ipairs(t.open) do
     local list = keys.suspect(open.name, t.letter)
     open.lens['s'] = open.room > 0 and read('LLEN', list) or 0
-    if open.lens['s'] > 0 and take(open, 's', list, 1) > 0 then
-      return true
-    end
+    if open.lens['s'] > 0 and take(open, 's', list, 1) > 0 then return true end
   end
   return false
 end

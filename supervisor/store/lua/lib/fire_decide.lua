@@ -35,9 +35,7 @@ local LETTER = { FIRED = 'F', SKIPPED = 'S', BUFFERED = 'B', DROPPED = 'D', REPL
 
 -- Note one more run of a healthy schedule, or its first: all but every decision. Whether it was so.
 local function extend(n, item)
-  if packed[n] or item.missed ~= '0' then
-    return false
-  end
+  if packed[n] or item.missed ~= '0' then return false end
   local text, nominal = states[n], tonumber(item.nominal)
   if not text then
     states[n] = '1' .. string.sub(NO_NUMBERS, 2) .. '\nF' .. item.nominal .. ' 0 1 ' .. whole(now - nominal) .. ' '
@@ -47,9 +45,7 @@ local function extend(n, item)
   end
   local fired, others, from, span, count, revision, tail =
     string.match(text, '^(%d+)( [%d ]*\n)F(%d+) (%d+) (%d+) %-?%d+ (%d+)(.*)$')
-  if revision ~= item.revision or tonumber(from) + tonumber(span) ~= tonumber(item.mark) then
-    return false
-  end
+  if revision ~= item.revision or tonumber(from) + tonumber(span) ~= tonumber(item.mark) then return false end
   states[n] = string.format('%.0f%sF%s %.0f %.0f %.0f %s%s', tonumber(fired) + 1, others, from,
     nominal - tonumber(from), tonumber(count) + 1, now - nominal, revision, tail)
   extended[n] = true
@@ -62,9 +58,7 @@ local function note(n, item, code, letter)
   local has_run = code == 'FIRED' or code == 'INITIAL'
   log[#log + 1] = item.name .. ' ' .. nominal .. ' ' .. term .. ' ' .. (has_run and item.id or '-') .. ' ' .. code
     .. ' ' .. missed .. ' ' .. at
-  if letter == 'F' and extend(n, item) then
-    return
-  end
+  if letter == 'F' and extend(n, item) then return end
   local st, is_after = state(n), false
   if missed ~= '0' then
     is_after = tonumber(item.new_mark) > tonumber(nominal) -- those missed are newer than the one that runs
@@ -85,12 +79,8 @@ end
 -- A nominal time, or some that were missed, by the schedule's trigger.
 local function due(n, item, policy)
   local nominal, new_mark, mark = tonumber(item.nominal), tonumber(item.new_mark), tonumber(marks[n] or '0')
-  if (marks[n] or '0') ~= item.mark or nominal <= mark or new_mark <= mark then
-    return 'DUP'
-  end
-  if math.max(nominal, new_mark) > now + limit or (is_ahead and item.missed ~= '0') then
-    return 'SKEWED'
-  end
+  if (marks[n] or '0') ~= item.mark or nominal <= mark or new_mark <= mark then return 'DUP' end
+  if math.max(nominal, new_mark) > now + limit or (is_ahead and item.missed ~= '0') then return 'SKEWED' end
   if policy.runs and state_fired(state(n)) >= policy.runs then
     complete(n, policy)
     return 'COMPLETED'
@@ -117,9 +107,7 @@ end
 
 local function initial(n, item, policy)
   local numbers = state_numbers(state(n))
-  if numbers[12] == 1 then
-    return 'DUP'
-  end
+  if numbers[12] == 1 then return 'DUP' end
   numbers[12] = 1
   if item.missed ~= '0' then
     item.mark = item.nominal -- of no due time, and none before it is decided by this
@@ -134,12 +122,8 @@ end
 
 local function decide(item)
   local n, policy = item.n, item.policy
-  if not defs[n] or string.match(defs[n], '^%d+') ~= item.revision then
-    return 'STALE'
-  end
-  if pauses[n] then
-    return 'PAUSED'
-  end
+  if not defs[n] or string.match(defs[n], '^%d+') ~= item.revision then return 'STALE' end
+  if pauses[n] then return 'PAUSED' end
   if item.what == 'due' or item.what == 'missed' then
     return due(n, item, policy)
   elseif is_ahead and item.what ~= 'start' then

@@ -43,9 +43,7 @@ local function add_item(line, shape, data)
   end
   local policy, has_run = shapes[shape] or shape_of(shape), what ~= 'missed' and what ~= 'drop'
     and not (what == 'initial' and missed ~= '0')
-  if not WHAT[what] or not policy or (has_run and not is_head(data)) then
-    return false
-  end
+  if not WHAT[what] or not policy or (has_run and not is_head(data)) then return false end
   local group = has_run and group_of(policy.queue, data)
   if group then
     group.ids[#group.ids + 1] = id

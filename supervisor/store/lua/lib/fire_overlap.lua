@@ -14,9 +14,7 @@ local function give_way(line, is_forced)
   if token then
     redis.call('HSET', keys.cancel(queue), id, (is_forced and 'kill|' or 'stop|') .. token .. '|' .. whole(now))
     redis.call('PEXPIRE', keys.cancel(queue), 86400000)
-    if not is_forced then
-      return false
-    end
+    if not is_forced then return false end
   end
   local session, attempt, fetched = string.match(token or '', '^(.*)|(%d+)|(%d+)$')
   local data = redis.call('HGET', keys.data(queue), id) or ''
@@ -73,9 +71,7 @@ end
 -- What becomes of a due run while as many as may be are unfinished; FIRED if it need not wait.
 local function overlapping(n, item, policy)
   local how = policy.overlap
-  if how == 'allow' then
-    return 'FIRED'
-  end
+  if how == 'allow' then return 'FIRED' end
   if how == 'terminate_other' or how == 'cancel_other' then
     local numbers = supersede(n, item)
     if #live(n) < policy.running or make_room(n, policy, how == 'terminate_other') or how == 'terminate_other' then
@@ -86,13 +82,9 @@ local function overlapping(n, item, policy)
     return buffer(n, item)
   end
   local waiting = (how == 'buffer_one' or how == 'buffer_all') and state_numbers(state(n))[8] or 0
-  if #live(n) < policy.running and waiting == 0 then
-    return 'FIRED'
-  end
+  if #live(n) < policy.running and waiting == 0 then return 'FIRED' end
   if how == 'buffer_one' or how == 'buffer_all' then
-    if waiting < policy.buffer then
-      return buffer(n, item)
-    end
+    if waiting < policy.buffer then return buffer(n, item) end
     return how == 'buffer_one' and 'SKIPPED' or 'DROPPED'
   end
   return 'SKIPPED'
@@ -102,15 +94,11 @@ end
 local function waiting(n, item, policy)
   local what, key, how = item.what, keys.schedule_buffer(item.name), policy.overlap
   local numbers = state_numbers(state(n))
-  if redis.call('LINDEX', key, 0) ~= item.nominal then
-    return 'DUP'
-  end
+  if redis.call('LINDEX', key, 0) ~= item.nominal then return 'DUP' end
   local code = 'FIRED'
   if what == 'drop' then -- not before its turn has come
     code = (how == 'allow' or #live(n) < policy.running) and 'DROPPED' or 'HELD'
-    if code == 'HELD' then
-      return code
-    end
+    if code == 'HELD' then return code end
   elseif policy.runs and numbers[1] >= policy.runs then
     code = 'COMPLETED'
   elseif how == 'cancel_other' and redis.call('LLEN', key) > 1 then

@@ -29,9 +29,7 @@ end
 
 -- How many connections show that the holder of a term lives; -1 where the server does not say.
 local function presence_of(prefix, epoch)
-  if prefix == '' then
-    return -1
-  end
+  if prefix == '' then return -1 end
   local reply = redis.pcall('PUBSUB', 'NUMSUB', prefix .. epoch)
   return type(reply) == 'table' and not reply['err'] and tonumber(reply[2]) or -1
 end

@@ -27,9 +27,7 @@ local HEALED_MAX, SAMPLE = 4, 8
 local parsed = {} -- many runs of one script share theirs; nobody changes what is in here
 local function limits_in(header)
   local of = parsed[header]
-  if of then
-    return of
-  end
+  if of then return of end
   of = {}
   parsed[header] = of
   for part in string.gmatch(header, '[^%[%];]+') do
@@ -121,13 +119,9 @@ local function create(queue, id, data)
     end
     return is_new
   end
-  if redis.call('HEXISTS', keys.data(queue), id) == 1 then
-    return false
-  end
+  if redis.call('HEXISTS', keys.data(queue), id) == 1 then return false end
   local holder = claim(queue, id, data)
-  if holder then
-    return false, holder
-  end
+  if holder then return false, holder end
   redis.call('HSET', keys.data(queue), id, data)
   forget_end(id)
   return true
@@ -144,9 +138,7 @@ end
 -- A slot of `key` may be free: whoever takes runs from a queue in which some wait for it will look.
 local told = {}
 local function tell_waiting(key)
-  if told[key] then
-    return
-  end
+  if told[key] then return end
   told[key] = true
   local waiting = redis.pcall('SMEMBERS', keys.limit_queues(key))
   for _, queue in ipairs(waiting['err'] and {} or waiting) do
@@ -175,9 +167,7 @@ end
 local function release_all(queue, ids, is_end)
   local hash = keys.limits(queue)
   local known = redis.pcall('HLEN', hash)
-  if #ids == 0 or type(known) ~= 'number' or known == 0 then
-    return nil
-  end
+  if #ids == 0 or type(known) ~= 'number' or known == 0 then return nil end
   local gone, counted = {}, nil
   for n, header in ipairs(redis.call('HMGET', hash, unpack(ids))) do
     if header then

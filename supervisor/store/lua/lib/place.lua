@@ -34,9 +34,7 @@ local function queue_of(queue, id, job)
   end
   for _, name in ipairs(queues) do
     local data = redis.call('HGET', keys.data(name), id)
-    if (data or redis.call('HEXISTS', keys.run(name), id) == 1) and is_of(data, job) then
-      return name
-    end
+    if (data or redis.call('HEXISTS', keys.run(name), id) == 1) and is_of(data, job) then return name end
   end
   return nil
 end
@@ -63,23 +61,15 @@ end
 -- Where a run with `data` is, and its fence, its time, the concurrency key it waits for, or the list it waits in.
 local function place_of(queue, id, data)
   local token = redis.call('HGET', keys.run(queue), id)
-  if token then
-    return 'running', token
-  end
+  if token then return 'running', token end
   local due = redis.call('ZSCORE', keys.later(queue), id)
   local died = not due and redis.call('ZSCORE', keys.dead(queue), id)
-  if due or died then
-    return due and 'later' or 'dead', due or died
-  end
+  if due or died then return due and 'later' or 'dead', due or died end
   local key = redis.call('HGET', keys.blocked(queue), id)
-  if key then
-    return 'blocked', key
-  end
+  if key then return 'blocked', key end
   local suspects = keys.suspect(queue, string.sub(data, 1, 1))
   local entries = #redis.call('LPOS', suspects, id, 'COUNT', 0) -- few: what was in flight when a process died
-  if entries > 0 and entries > stale_count(queue, suspects, id) then
-    return 'suspect', suspects
-  end
+  if entries > 0 and entries > stale_count(queue, suspects, id) then return 'suspect', suspects end
   return 'ready', ready(queue, data)
 end
 
@@ -101,18 +91,14 @@ end
 -- Whether runs wait in `part`: a list, `later`, or the list of those that wait for a concurrency key.
 local function is_part(part)
   for _, name in ipairs(LISTS) do
-    if name == part then
-      return true
-    end
+    if name == part then return true end
   end
   return part == 'later' or is_wait(part) and string.find(part, '^%l+:[%w._:/@#-]+$') ~= nil
 end
 
 -- Whether an entry of `part` is the place of its run, and no remainder.
 local function is_place(part, place, where)
-  if place == 'blocked' then
-    return part == parts.wait(where)
-  end
+  if place == 'blocked' then return part == parts.wait(where) end
   return (place == 'ready' or place == 'suspect') and string.sub(part, 1, #place + 1) == place .. ':'
 end
 

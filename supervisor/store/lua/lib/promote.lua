@@ -41,14 +41,10 @@ local function promote(queue, now)
   local later = keys.later(queue)
   local head = read('ZRANGE', later, 0, 0, 'WITHSCORES')
   local first = head and tonumber(head[2] or nil)
-  if not first or first > now then
-    return first or false
-  end
+  if not first or first > now then return first or false end
   local due = redis.call('ZRANGEBYSCORE', later, '-inf', whole(now), 'LIMIT', 0, PROMOTE_MAX)
   local data, att = read('HMGET', keys.data(queue), unpack(due)), read('HMGET', keys.att(queue), unpack(due))
-  if not data or not att then
-    return false
-  end
+  if not data or not att then return false end
   local heads, tails, newer, gone, bells = {}, {}, {}, {}, { a = 0, s = 0 }
   for n, id in ipairs(due) do
     if data[n] then
@@ -69,9 +65,7 @@ local function promote(queue, now)
   end
   for _, lists in ipairs({ heads, tails }) do
     for list in pairs(lists) do
-      if not read('LLEN', list) then
-        return false
-      end
+      if not read('LLEN', list) then return false end
     end
   end
   for _, id in ipairs(gone) do

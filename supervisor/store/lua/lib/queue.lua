@@ -149,18 +149,14 @@ local FOLLOW_WAITING_MAX, FOLLOW_MEMORY_MS = 1000, 604800000
 local function let_follow(name, schedule, nominal, outcome)
   local definition = string.match(redis.call('HGET', keys.schedule_def, name) or '', '^%d+\n%x+\n[^\n]*\n(.*)$')
   local followed, asked = followed_by(definition)
-  if followed ~= schedule or asked ~= outcome and asked ~= 'any' then
-    return
-  end
+  if followed ~= schedule or asked ~= outcome and asked ~= 'any' then return end
   local now, memory = now_ms(), keys.ran(name .. '@' .. nominal)
   local paused = redis.call('HGET', keys.schedule_paused, name)
   local ends = tonumber(string.match(paused or '', '"until_ms":(%d+)') or '')
   local is_skipped = paused and (not ends or ends > now) and cjson.decode(definition)['on_resume'] ~= 'catchup'
   local state = redis.call('HGET', keys.schedule_state, name) or ''
   local numbers = counters(state)
-  if is_skipped or numbers[11] > 0 or redis.call('EXISTS', memory) == 1 then
-    return
-  end
+  if is_skipped or numbers[11] > 0 or redis.call('EXISTS', memory) == 1 then return end
   if numbers[8] >= FOLLOW_WAITING_MAX then
     numbers[5] = numbers[5] + 1
   else
@@ -215,9 +211,7 @@ end
 -- A run of `schedule` ended ok. One that is too late already stays in the list until that is told.
 local function keep_promise(schedule, id)
   local of = expected_of(schedule)
-  if not of then
-    return
-  end
+  if not of then return end
   local now, promised = now_ms(), keys.schedule_promised
   local nominal = tonumber(string.match(id, '^[^@]+@(%d+)') or '0')
   local is_over = redis.call('ZSCORE', promised, schedule)
@@ -260,9 +254,7 @@ local function live_remove(schedule, id, outcome)
   if nominal and redis.pcall('HEXISTS', keys.tally(id), 'after') ~= 1 then -- else the last run below it tells
     followed_end(schedule, nominal, outcome or 'cancelled')
   end
-  if type(lines) ~= 'string' then
-    return live_unlisted(own, outcome)
-  end
+  if type(lines) ~= 'string' then return live_unlisted(own, outcome) end
   local kept, gone = {}, false
   for line in string.gmatch(lines, '[^\n]+') do
     local queue, run = string.match(line, '^(%S+) (.*)$')

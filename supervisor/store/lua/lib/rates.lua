@@ -21,17 +21,13 @@ end
 local function line_of(queue, rate)
   local key = keys.rate(queue, t.letter, rate)
   local line = t.lines[key]
-  if line then
-    return line
-  end
+  if line then return line end
   local length, looked = read('ZCARD', key), 0
   t.keys = t.keys - 1
   while length and looked < math.min(length, GHOSTS_MAX) do
     local ids = redis.call('ZRANGE', key, looked, looked + STEP_MIN - 1)
     local gone = ghosts(queue, ids)
-    if #gone == 0 then
-      break
-    end
+    if #gone == 0 then break end
     length, looked = length - redis.call('ZREM', key, unpack(gone)), looked + #ids - #gone
   end
   line = length and { key = key, queue = queue, length = length, into = {}, out = {}, left = {} }
@@ -61,9 +57,7 @@ local function is_early(of, queue, id)
       t.buckets[key] = bucket
     end
   end
-  if not bucket then
-    return nil
-  end
+  if not bucket then return nil end
   local per_us = math.max(of.per_ms, 1) * 1000
   local step = per_us / math.max(of.count, 1)
   bucket.per_us = math.max(bucket.per_us, per_us)

@@ -32,9 +32,7 @@ end
 local function replace_older(queue, id, data)
   local header = header_of(data)
   local of = header and limits_in(header)
-  if not of or not of.is_replacing then
-    return
-  end
+  if not of or not of.is_replacing then return end
   redis.pcall('HSET', keys.limit_newest, of.concurrency, queue .. ' ' .. id)
   local held = redis.pcall('SCARD', of.slots)
   if type(held) == 'number' and of.max and held >= of.max then

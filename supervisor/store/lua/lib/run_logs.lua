@@ -39,9 +39,7 @@ local function log_write(id, born, number, output, now)
       bytes = bytes + size_of[each]
     end
   end
-  if bytes == 0 then
-    return log_forget(id)
-  end
+  if bytes == 0 then return log_forget(id) end
   local before = tonumber(redis.call('HGET', keys.run_logs_bytes, id) or 0)
   redis.call('HSET', keys.run_logs_bytes, id, whole(bytes))
   local all = redis.call('HINCRBY', keys.run_logs_bytes, '', whole(bytes - before))
@@ -50,9 +48,7 @@ local function log_write(id, born, number, output, now)
   redis.call('PEXPIRE', keys.run_logs_bytes, LOG_MS)
   for _ = 1, FORGOTTEN_MAX do
     local oldest = redis.call('ZRANGE', keys.run_logs, 0, 0, 'WITHSCORES')
-    if not oldest[1] or (all <= LOGS_BYTES_MAX and tonumber(oldest[2]) > now - LOG_MS) then
-      break
-    end
+    if not oldest[1] or (all <= LOGS_BYTES_MAX and tonumber(oldest[2]) > now - LOG_MS) then break end
     log_forget(oldest[1])
     all = tonumber(redis.call('HGET', keys.run_logs_bytes, ''))
   end

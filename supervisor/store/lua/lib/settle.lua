@@ -19,9 +19,7 @@ local function beget(parent, i)
     tally_add(parent, 'total', 1)
     tally_add(parent, is_new and 'left' or 'duplicate', 1)
   end
-  if not is_new then
-    return holder and refuse_twin(queue, id, data, holder, t.history, t.now)
-  end
+  if not is_new then return holder and refuse_twin(queue, id, data, holder, t.history, t.now) end
   local tally = born[queue] or { a = 0, s = 0, new = 0 }
   born[queue], tally.new = tally, tally.new + 1
   if wait ~= '0' then
@@ -130,9 +128,7 @@ local function check_ack_types(of)
   redis.call('HLEN', keys.data(of.name))
   of.has_att = redis.call('HLEN', keys.att(of.name)) > 0
   of.has_err = redis.call('HLEN', keys.err(of.name)) > 0
-  if #of.later == 0 then
-    return
-  end
+  if #of.later == 0 then return end
   redis.call('ZCARD', keys.later(of.name))
   redis.call('ZCARD', keys.dead(of.name))
   for _, n in ipairs(of.owned) do
@@ -148,17 +144,13 @@ end
 local function keep_logs(of)
   for _, n in ipairs(of.owned) do
     local born, number, output = string.match(of.more[n] and of.more[n].log or '', '^(%d+) (%d+) (.*)$')
-    if born and not pcall(log_write, of.ids[n], born, number, output, t.now) then
-      return
-    end
+    if born and not pcall(log_write, of.ids[n], born, number, output, t.now) then return end
   end
 end
 
 local function settle(of)
   local queue = of.name
-  if #of.owned == 0 then
-    return
-  end
+  if #of.owned == 0 then return end
   local awaited, envelopes = awaited_of(of.over), {}
   for id in pairs(awaited or {}) do
     envelopes[id] = redis.call('HGET', keys.data(queue), id)

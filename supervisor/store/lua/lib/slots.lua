@@ -10,9 +10,7 @@ local t
 -- Whether behind the first in a list of those that wait for a slot there are `count` more that do.
 local function are_behind(queue, wait, key, count)
   local ids = redis.call('LRANGE', wait, 1, count + LOOK_MAX)
-  if #ids < count then
-    return false
-  end
+  if #ids < count then return false end
   local live = 0
   for _, blocked in ipairs(redis.call('HMGET', keys.blocked(queue), unpack(ids))) do
     live = live + (blocked == key and 1 or 0)
@@ -35,9 +33,7 @@ end
 -- again when it is taken.
 local function wake(queue)
   local keys = read('SRANDMEMBER', keys.woken(queue), WOKEN_MAX) or {}
-  if #keys == 0 or not read('HLEN', keys.blocked(queue)) then
-    return
-  end
+  if #keys == 0 or not read('HLEN', keys.blocked(queue)) then return end
   local heads, rung, looked, superseded = {}, {}, 0, 0
   for _, key in ipairs(keys) do
     local wait, held = keys.wait(queue, key), read('SCARD', keys.limit_slots(key))
@@ -93,16 +89,10 @@ local function has_slot(of, me)
   if not held then
     held, t.keys = read('SCARD', key), t.keys - 1
   end
-  if not held then
-    return nil
-  end
+  if not held then return nil end
   t.slots[key] = held
-  if held < of.max then
-    return true
-  end
-  if t.healed[key] or t.heals >= HEALED_MAX then
-    return false
-  end
+  if held < of.max then return true end
+  if t.healed[key] or t.heals >= HEALED_MAX then return false end
   t.healed[key], t.heals = true, t.heals + 1
   for _, holder in ipairs(redis.call('SRANDMEMBER', key, SAMPLE)) do
     local queue, id = string.match(holder, '^(%S+) (%S+)$')

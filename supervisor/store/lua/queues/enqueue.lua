@@ -16,9 +16,7 @@ local is_remembered = memory_ms ~= '0'
 local FIELDS, MEMORY_MS = is_remembered and 5 or 4, 600000
 local memory = keys.enqueues(nonce)
 local earlier = redis.call('GET', memory)
-if earlier then
-  return earlier
-end
+if earlier then return earlier end
 local last = #ARGV
 if last < FIRST - 1 + FIELDS or nonce == '' or not_whole(memory_ms) or (last - FIRST + 1) % FIELDS ~= 0 then
   return refuse('nonce, memory_ms and runs of id, queue, delay_ms, data, content')

@@ -25,9 +25,7 @@ if not_whole(history, kill_ms) or tonumber(history) < 0 or tonumber(kill_ms) < 0
   return refuse('history, kill_ms, nonce and up to 100 runs of queue, id and job')
 end
 local earlier = remembered(nonce)
-if earlier then
-  return earlier
-end
+if earlier then return earlier end
 local history, kill_ms = tonumber(history), tonumber(kill_ms)
 local now = now_ms()
 local reply = {}
@@ -36,9 +34,7 @@ local function ask(queue, id, data, token)
   local earlier = redis.call('HGET', keys.cancel(queue), id) or ''
   local how, asked = string.match(earlier, '^(%l+)|(.*)|%d+$')
   local is_asked = asked == token and how ~= 'stop'
-  if is_asked and (how ~= 'cancel' or kill_ms == 0) then
-    return
-  end
+  if is_asked and (how ~= 'cancel' or kill_ms == 0) then return end
   local request = kill_ms == 0 and 'cancel|' .. token .. '|' .. whole(now)
     or 'force|' .. token .. '|' .. whole(now + kill_ms)
   redis.call('HSET', keys.cancel(queue), id, request)
@@ -63,9 +59,7 @@ local function cancel(queue, id)
 end
 
 local queues, refused = queues_named(FIRST)
-if refused then
-  return refused
-end
+if refused then return refused end
 for i = FIRST, #ARGV, RUN_FIELDS do
   local id, n = ARGV[i + 1], #reply
   local queue = queues[i] and queue_of(queues[i], id) -- the same run may be named twice

@@ -23,16 +23,10 @@ check_queue(queue)
 
 local function requeue(id)
   local data = redis.call('HGET', keys.data(queue), id)
-  if not redis.call('ZSCORE', keys.dead(queue), id) or not is_of(data, job) then
-    return 'ABSENT', ''
-  end
-  if not data or not string.match(data, '^[as][012]') then
-    return 'BROKEN', ''
-  end
+  if not redis.call('ZSCORE', keys.dead(queue), id) or not is_of(data, job) then return 'ABSENT', '' end
+  if not data or not string.match(data, '^[as][012]') then return 'BROKEN', '' end
   local holder = claim(queue, id, data)
-  if holder then
-    return 'DUPLICATE', holder
-  end
+  if holder then return 'DUPLICATE', holder end
   note_add(queue, history, id, 'requeued', data, note)
   local attempts, crashes, interrupts = charges(redis.call('HGET', keys.att(queue), id))
   local spent = attempts + crashes + interrupts

@@ -183,9 +183,7 @@ local function verify_fence(id, data, token)
   local is_known = session and (redis.call('HEXISTS', keys.sessions, session) == 1
     or redis.call('SISMEMBER', keys.dying, session) == 1)
   local fault = session and 'runs in session ' .. session .. ', which is neither open nor dying' or 'its fence cannot be read'
-  if is_known or not tell(id, fault, 'put back') then
-    return token
-  end
+  if is_known or not tell(id, fault, 'put back') then return token end
   local attempts, crashes, interrupts = charges(redis.call('HGET', keys.att(queue), id))
   redis.call('HDEL', keys.run(queue), id)
   release_all(queue, { id }, false)
@@ -208,9 +206,7 @@ local function verify(id)
     token = verify_fence(id, data, token)
   end
   local entries = entries_of(id)
-  if not data then
-    return verify_remains(id, entries, token)
-  end
+  if not data then return verify_remains(id, entries, token) end
   if not string.match(data, '^[as][012][{%[]') then
     if redis.call('ZSCORE', keys.dead(queue), id) or token then
       return -- its worker will say so, or it did

@@ -8,9 +8,7 @@
 -- Includes  clock
 --
 -- Returns  name, and what was done about it (or empty): for each that is wrong
-if is_mending ~= '0' and is_mending ~= '1' then
-  return refuse('is_mending 0 or 1')
-end
+if is_mending ~= '0' and is_mending ~= '1' then return refuse('is_mending 0 or 1') end
 local key, reply = keys.stat(queue), {}
 for n = FIRST, #ARGV do
   local value = redis.call('HGET', key, ARGV[n])

@@ -10,9 +10,7 @@
 -- As when its time had come: a retry goes to the head, since it is older than what waits, any other to the tail; one that
 -- crashed its worker goes on alone.
 local reply, queues, refused = {}, queues_named(FIRST)
-if refused then
-  return refused
-end
+if refused then return refused end
 for i = FIRST, #ARGV, RUN_FIELDS do
   local queue, id, n = queues[i], ARGV[i + 1], #reply
   local data = queue and redis.call('HGET', keys.data(queue), id)

@@ -17,9 +17,7 @@
 if not_whole(count, offset) or tonumber(count) < 1 or tonumber(count) > 100 or tonumber(offset) < 0 or queue == target then
   return refuse('two queues, a count of 1 to 100, and an offset')
 end
-if not is_part(part) then
-  return refuse('part ' .. part)
-end
+if not is_part(part) then return refuse('part ' .. part) end
 check_queue(queue)
 check_queue(target)
 local from, to = keys.queue(queue) .. part, keys.queue(target) .. part

@@ -13,9 +13,7 @@ if not string.match(priority or '', '^[012]$') then
   return refuse('a priority of 0, 1 or 2, and up to 100 runs of queue, id and job')
 end
 local queues, refused = queues_named(FIRST)
-if refused then
-  return refused
-end
+if refused then return refused end
 
 local function change(queue, id, data)
   local place, list = place_of(queue, id, data)

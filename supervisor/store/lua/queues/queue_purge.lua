@@ -20,9 +20,7 @@ if not_whole(position, count, history) or tonumber(position) < 0 or tonumber(cou
   return refuse('position, a count of 1 to 100, and history must be whole numbers')
 end
 local count = tonumber(count)
-if not is_part(part) then
-  return refuse('part ' .. part)
-end
+if not is_part(part) then return refuse('part ' .. part) end
 check_queue(queue)
 local key, ended, is_waiting = keys.queue(queue) .. part, 0, is_wait(part)
 

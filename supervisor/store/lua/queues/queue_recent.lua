@@ -6,9 +6,7 @@
 -- Includes  clock
 --
 -- Returns  lines, newest first
-if not_whole(count) or tonumber(count) < 1 then
-  return refuse('count must be above 0')
-end
+if not_whole(count) or tonumber(count) < 1 then return refuse('count must be above 0') end
 local lines, reply = redis.call('LRANGE', hist, '-' .. count, -1), {}
 for n = #lines, 1, -1 do
   reply[#reply + 1] = lines[n]

@@ -7,8 +7,6 @@
 local sessions = redis.pcall('HKEYS', keys.sessions)
 for _, session in ipairs(sessions['err'] and {} or sessions) do
   local queues = redis.pcall('HGET', keys.session(session), 'queues')
-  if type(queues) == 'string' and string.find(',' .. queues .. ',', ',' .. queue .. ',', 1, true) then
-    return 1
-  end
+  if type(queues) == 'string' and string.find(',' .. queues .. ',', ',' .. queue .. ',', 1, true) then return 1 end
 end
 return redis.call('EXISTS', keys.fence, keys.lease, keys.candidates, keys.sessions) > 0 and 0 or -1

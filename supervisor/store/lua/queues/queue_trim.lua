@@ -22,9 +22,7 @@ if history_age_ms ~= '0' then
   local before = now_ms() - tonumber(history_age_ms)
   for n, line in ipairs(lines) do
     local ended = tonumber(string.match(line, '^[^|]*|[^|]*|[^|]*|[^|]*|[^|]*|(%d+)') or 0)
-    if ended >= before then
-      break
-    end
+    if ended >= before then break end
     old = n
   end
   redis.call('LTRIM', keys.hist(queue), old, -1)

@@ -35,9 +35,7 @@ end
 
 -- The time of a run that was asked to end is over; false when this page has ended enough of them, or a key is not ours.
 local function let_go(queue, id, token, what, how)
-  if ended >= LET_GO_MAX or not pcall(check_queue, queue) then
-    return false
-  end
+  if ended >= LET_GO_MAX or not pcall(check_queue, queue) then return false end
   ended = ended + 1
   end_now(queue, tonumber(history), id, redis.call('HGET', keys.data(queue), id) or '', what,
     'it did not end in time, so it was let go of', token)
@@ -73,16 +71,12 @@ end
 local function look_at(queue, cursor)
   repeat
     local page = redis.pcall('HSCAN', keys.cancel(queue), cursor, 'COUNT', SCAN)
-    if page['err'] then
-      return nil
-    end
+    if page['err'] then return nil end
     for n = 1, #page[2], 2 do
       pcall(look, queue, page[2][n], page[2][n + 1])
     end
     cursor, looked = page[1], looked + #page[2] / 2
-    if looked >= LOOK_MAX or ended >= LET_GO_MAX then
-      return cursor
-    end
+    if looked >= LOOK_MAX or ended >= LET_GO_MAX then return cursor end
   until cursor == '0'
   return nil
 end

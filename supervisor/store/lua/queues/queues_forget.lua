@@ -15,9 +15,7 @@
 -- A queue that is paused stays, for the pause. What is in a queue counts, however it came there: nothing that can still run
 -- is forgotten. May be called by any agent, and twice.
 local PAGE, JOBS_PAGE = 100, 200
-if not_whole(cursor, idle_ms, jobs_ms) then
-  return refuse('cursor, idle_ms and jobs_ms must be whole numbers')
-end
+if not_whole(cursor, idle_ms, jobs_ms) then return refuse('cursor, idle_ms and jobs_ms must be whole numbers') end
 local now, is_served = now_ms(), {}
 
 local function note_served()

@@ -8,9 +8,7 @@
 --
 -- Returns  cursor (0 at the end), then queue, kind (a or s) and how many runs wait there: for each. One may come twice.
 local PAGE = 500
-if not string.match(cursor, '^%d+$') then
-  return refuse('cursor')
-end
+if not string.match(cursor, '^%d+$') then return refuse('cursor') end
 local _, is_served = served_pairs()
 
 local function length(command, key)

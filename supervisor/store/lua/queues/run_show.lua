@@ -35,9 +35,7 @@ end
 -- State, queue, data … error of a run that exists in `queue`; nil if it does not.
 local function look(queue)
   local token, data = redis.call('HGET', keys.run(queue), id), redis.call('HGET', keys.data(queue), id)
-  if not token and not data then
-    return nil
-  end
+  if not token and not data then return nil end
   local due, died = redis.call('ZSCORE', keys.later(queue), id), redis.call('ZSCORE', keys.dead(queue), id)
   local key = redis.call('HGET', keys.blocked(queue), id)
   local state = token and 'running' or due and 'later' or died and 'dead' or key and 'blocked' or 'queued'

@@ -43,24 +43,18 @@ if want > 200 or queues < 0 or acks < 0 or first_ack + 2 * acks > #ARGV + 1 then
   return refuse('want up to 200, and acknowledgements of 2 or 3 fields')
 end
 for i = FIRST + 1, first_ack - 1, 2 do
-  if not string.find(ARGV[i], '^%d+$') then
-    return refuse('how many runs of ' .. ARGV[i - 1] .. ' may be fetched')
-  end
+  if not string.find(ARGV[i], '^%d+$') then return refuse('how many runs of ' .. ARGV[i - 1] .. ' may be fetched') end
 end
 
 local first_child, unread = read_acks(first_ack, acks)
 local fault = unread or children_fault(first_child)
-if fault then
-  return refuse(fault)
-end
+if fault then return refuse(fault) end
 
 local time = redis.call('TIME')
 local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local now = math.floor(now_us / 1000)
 local at = whole(now)
-if redis.call('HEXISTS', keys.sessions, session) == 0 then
-  return { 'LOST', at }
-end
+if redis.call('HEXISTS', keys.sessions, session) == 0 then return { 'LOST', at } end
 local stale, runs = {}, {}
 
 local given = {} -- for each of runs, what the record calls it: r or s, and its queue
@@ -94,12 +88,8 @@ end
 local last = redis.call('HGET', keys.turns, session)
 local last_seq, wheel = string.match(last or '', '^(%d+) ?(%d*)')
 last_seq, wheel = tonumber(last_seq), tonumber(wheel) or now % 10
-if last_seq and seq < last_seq then
-  return redis.error_reply('OLDSEQ ' .. whole(last_seq))
-end
-if last_seq and seq > last_seq + 1 then
-  return { 'LOST', at }
-end
+if last_seq and seq < last_seq then return redis.error_reply('OLDSEQ ' .. whole(last_seq)) end
+if last_seq and seq > last_seq + 1 then return { 'LOST', at } end
 if last_seq == seq then
   for what, queue, ids in string.gmatch(last, '\n(%a) (%S+) ([^\n]+)') do
     for id in string.gmatch(ids, '%S+') do
@@ -140,9 +130,7 @@ for n = 0, queues - 1 do
 end
 turn.open = open
 local failed = fetch(turn)
-if failed and #runs == 0 and acks == 0 then
-  return redis.error_reply(failed)
-end
+if failed and #runs == 0 and acks == 0 then return redis.error_reply(failed) end
 
 -- What a repeated turn needs. Each leaves its number, also one that got nothing: a copy of it that comes after its caller
 -- went on would fetch runs that nobody asks for again, and a number that is missing shows that Redis went back.

@@ -26,12 +26,8 @@ end
 check_plan()
 redis.call('HLEN', BACKFILLS)
 local now = now_ms()
-if redis.call('HEXISTS', BACKFILLS, backfill) == 1 then
-  return { 'ADDED', whole(now) }
-end
-if redis.call('HEXISTS', keys.schedule_def, schedule) == 0 then
-  return { 'UNKNOWN', whole(now) }
-end
+if redis.call('HEXISTS', BACKFILLS, backfill) == 1 then return { 'ADDED', whole(now) } end
+if redis.call('HEXISTS', keys.schedule_def, schedule) == 0 then return { 'UNKNOWN', whole(now) } end
 local active, known, remembered, oldest, oldest_ms = 0, 0, 0, nil, nil
 local all = redis.call('HGETALL', BACKFILLS)
 for i = 1, #all, 2 do
@@ -53,12 +49,8 @@ end
 if active < ACTIVE_MAX and known >= KNOWN_MAX and oldest then
   known = known - redis.call('HDEL', BACKFILLS, oldest)
 end
-if active >= ACTIVE_MAX or known >= KNOWN_MAX then
-  return { 'FULL', whole(now) }
-end
-if is_forced ~= '1' and remembered + tonumber(limit) > tonumber(memory) then
-  return { 'CAPPED', whole(now) }
-end
+if active >= ACTIVE_MAX or known >= KNOWN_MAX then return { 'FULL', whole(now) } end
+if is_forced ~= '1' and remembered + tonumber(limit) > tonumber(memory) then return { 'CAPPED', whole(now) } end
 local number = whole(redis.call('HINCRBY', keys.schedule_sets, '#backfills', 1))
 redis.call('HSET', BACKFILLS, backfill, backfill_text({ state = 'active', cursor = cursor_ms, enqueued = '0',
   skipped = '0', updated = whole(now), limit = limit, number = number, forced = is_forced, schedule = schedule,

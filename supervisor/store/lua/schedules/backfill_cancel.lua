@@ -9,9 +9,7 @@
 -- Returns  code and record: CANCELLED; OVER, it ended before; UNKNOWN
 local now = now_ms()
 local b = backfill_of(redis.call('HGET', BACKFILLS, backfill))
-if not b then
-  return { 'UNKNOWN', '' }
-end
+if not b then return { 'UNKNOWN', '' } end
 local code = (b.state == 'active' or b.state == 'cancelled') and 'CANCELLED' or 'OVER'
 if b.state == 'active' then
   b.state, b.updated = 'cancelled', whole(now)

@@ -32,17 +32,13 @@ if not_whole(seen_ms, cursor_ms, max_running, memory_ms, skipped_before) or (#AR
   return refuse('cursors, max_running, memory_ms, skipped_before and items of 4 fields')
 end
 for i = FIRST, #ARGV, FIELDS do
-  if not_whole(ARGV[i]) or not is_head(ARGV[i + 3]) then
-    return refuse('item ' .. ARGV[i + 1])
-  end
+  if not_whole(ARGV[i]) or not is_head(ARGV[i + 3]) then return refuse('item ' .. ARGV[i + 1]) end
   check_types(ARGV[i + 2], string.sub(ARGV[i + 3], 1, 3))
 end
 check_plan()
 local now = now_ms()
 local b = backfill_of(redis.call('HGET', BACKFILLS, backfill))
-if not b then
-  return { 'GONE', whole(now), '' }
-end
+if not b then return { 'GONE', whole(now), '' } end
 if b.state ~= 'active' or b.cursor ~= seen_ms then
   return { b.state ~= 'active' and 'OVER' or 'MOVED', whole(now), backfill_text(b) }
 end
@@ -61,9 +57,7 @@ for from, span in string.gmatch(redis.call('HGET', keys.schedule_state, b.schedu
 end
 local function is_own(nominal)
   for _, stretch in ipairs(started) do
-    if stretch[1] <= tonumber(nominal) and tonumber(nominal) <= stretch[2] then
-      return true
-    end
+    if stretch[1] <= tonumber(nominal) and tonumber(nominal) <= stretch[2] then return true end
   end
   return own[nominal]
 end

@@ -17,14 +17,10 @@
 --
 -- A set gets a revision when it is first seen. While a live candidate holds one with a higher revision, an older set
 -- changes nothing, so that during a rolling update an old replica does not undo what a new one declared.
-if not_whole(lease_ms) or digest == '' or string.find(digest, '[#%s]') then
-  return refuse('digest and lease_ms')
-end
+if not_whole(lease_ms) or digest == '' or string.find(digest, '[#%s]') then return refuse('digest and lease_ms') end
 local sets, now = keys.schedule_sets, now_ms()
 local revision = redis.call('HGET', sets, digest)
-if revision and redis.call('HGET', sets, '#applied') == digest then
-  return { 'APPLIED', revision, whole(now) }
-end
+if revision and redis.call('HGET', sets, '#applied') == digest then return { 'APPLIED', revision, whole(now) } end
 if not revision then
   revision = whole(redis.call('HINCRBY', sets, '#revision', 1))
   redis.call('HSET', sets, digest, revision)
@@ -35,9 +31,7 @@ for i = 2, #candidates, 2 do
   local is_json, candidate = pcall(cjson.decode, info or '')
   if seen and tonumber(seen) >= now - 2 * tonumber(lease_ms) and is_json and type(candidate) == 'table' then
     local other = redis.call('HGET', sets, tostring(candidate['schedules_digest'] or ''))
-    if other and tonumber(other) > tonumber(revision) then
-      return { 'OLDER', revision, whole(now) }
-    end
+    if other and tonumber(other) > tonumber(revision) then return { 'OLDER', revision, whole(now) } end
   end
 end
 redis.call('HSET', sets, '#declaring', epoch .. ' ' .. nonce)

@@ -17,9 +17,7 @@ if digest == '' or digest == 'dynamic' or string.find(digest, '[#%s]')
 end
 for i = FIRST, #ARGV, DEFINITION_FIELDS do
   local wrong = fault(i)
-  if wrong then
-    return refuse(wrong)
-  end
+  if wrong then return refuse(wrong) end
 end
 check_plan()
 redis.call('HDEL', keys.schedule_sets, '#applied') -- from here on no set is in place whole: not the former one either

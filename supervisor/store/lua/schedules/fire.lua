@@ -48,9 +48,7 @@ if not_whole(skew_limit_ms, log_cap, at_ms) or #ARGV < FIRST or (#ARGV - FIRST +
   return refuse('items of 3 fields')
 end
 for i = FIRST, #ARGV, FIELDS do
-  if not add_item(ARGV[i], ARGV[i + 1], ARGV[i + 2]) then
-    return refuse('item ' .. ARGV[i])
-  end
+  if not add_item(ARGV[i], ARGV[i + 1], ARGV[i + 2]) then return refuse('item ' .. ARGV[i]) end
 end
 read_schedules(epoch, skew_limit_ms, at_ms)
 local reply = { at }

@@ -11,9 +11,7 @@
 --          UNKNOWN   there is none
 --          CONFLICT  its revision is not the expected one; nothing written
 --          CLASH     it is static: only a configuration without it removes it; nothing written
-if #ARGV == 0 or #ARGV % 2 ~= 0 then
-  return refuse('id and expected revision')
-end
+if #ARGV == 0 or #ARGV % 2 ~= 0 then return refuse('id and expected revision') end
 check_plan()
 local now = now_ms()
 local reply = { whole(now) }

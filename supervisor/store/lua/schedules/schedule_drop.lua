@@ -6,9 +6,7 @@
 -- Includes  control
 --
 -- Returns  how many were dropped, for each
-if #ARGV == 0 then
-  return refuse('ids')
-end
+if #ARGV == 0 then return refuse('ids') end
 check_plan()
 local now, reply = now_ms(), {}
 for i = FIRST, #ARGV do

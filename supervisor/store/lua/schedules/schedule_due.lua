@@ -19,9 +19,7 @@
 --          (or empty), number of live runs as far as known, how many follow, waiting nominal times
 --          Order: on time, then asked for, then late, then by id.
 local WAITING_MAX = 16
-if not_whole(after_ms, until_ms, limit, asked, late_ms, late, overdue_ms) then
-  return refuse('whole numbers')
-end
+if not_whole(after_ms, until_ms, limit, asked, late_ms, late, overdue_ms) then return refuse('whole numbers') end
 local next, limit = keys.schedule_next, tonumber(limit)
 local ids, scores, is_listed = {}, {}, {}
 
@@ -52,9 +50,7 @@ end
 
 -- A page of what is on time. Many may share one score, so a page goes on behind the last id of the one before.
 local function soon()
-  if limit == 0 then
-    return {}
-  end
+  if limit == 0 then return {} end
   local score = after_id ~= '' and redis.call('ZSCORE', next, after_id)
   if score and tonumber(score) == tonumber(after_ms) then
     local rank = redis.call('ZRANK', next, after_id) + 1
@@ -92,9 +88,7 @@ local reply = {
   change[1] and change[1][1] or '0-0', #older >= 2 * math.max(tonumber(late), 1) and '1' or '0',
   whole(redis.call('HLEN', keys.schedule_paused)), whole(redis.call('HLEN', keys.schedule_invalid)),
 }
-if #ids == 0 then
-  return reply
-end
+if #ids == 0 then return reply end
 local defs = redis.call('HMGET', keys.schedule_def, unpack(ids))
 local marks = redis.call('HMGET', keys.schedule_mark, unpack(ids))
 local states = redis.call('HMGET', keys.schedule_state, unpack(ids))

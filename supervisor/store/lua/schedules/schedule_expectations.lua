@@ -18,9 +18,7 @@
 -- A repeated call answers the same: nothing is settled before it was told. What is paused or completed is silent, and
 -- counts anew from when it goes on.
 local LATE_MAX = 1000
-if not_whole(limit) or (#ARGV - FIRST + 1) % 2 ~= 0 then
-  return refuse('limit and items of 2 fields')
-end
+if not_whole(limit) or (#ARGV - FIRST + 1) % 2 ~= 0 then return refuse('limit and items of 2 fields') end
 local now, promised = now_ms(), keys.schedule_promised
 
 -- What was told: it is late from now on, or no more.

@@ -9,9 +9,7 @@
 -- Returns  now_ms, then id, record (empty: there is none), watermark, next_ms, pause, state, unfinished runs, how many
 --          nominal times wait, the first of them separated by blanks, when it was removed (within the last day), why its
 --          definition cannot be used (or empty), and what it expects of its runs (or empty)
-if not_whole(buffered) then
-  return refuse('buffered')
-end
+if not_whole(buffered) then return refuse('buffered') end
 local reply = { whole(now_ms()) }
 for i = FIRST, #ARGV do
   local id, n = ARGV[i], #reply

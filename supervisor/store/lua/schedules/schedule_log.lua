@@ -24,8 +24,6 @@ while left > 0 and (not mine or scanned < SCAN_MAX) do
     scanned = scanned + math.max(#lines, 1)
     before = '(' .. entry[1]
   end
-  if #entries == 0 then
-    break
-  end
+  if #entries == 0 then break end
 end
 return reply

@@ -18,14 +18,10 @@ if not string.match(until_ms, '^%d*$') or not string.match(for_ms, '^%d*$') or n
   return refuse('until_ms, for_ms, nonce, revision and ids')
 end
 local earlier = remembered(nonce)
-if earlier then
-  return earlier
-end
+if earlier then return earlier end
 local now = now_ms()
 local until_ms = for_ms == '' and until_ms or whole(now + tonumber(for_ms))
-if until_ms ~= '' and tonumber(until_ms) <= now then
-  return refuse('until_ms is over')
-end
+if until_ms ~= '' and tonumber(until_ms) <= now then return refuse('until_ms is over') end
 check_plan()
 local reply = { whole(now), until_ms }
 for i = FIRST, #ARGV do

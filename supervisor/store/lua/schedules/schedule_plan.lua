@@ -27,14 +27,10 @@
 --          GONE     there is no definition: it is out of the plan
 --          error FENCED <epoch>: the term is not the current one; nothing written
 local FIELDS, AGAIN_MS = 11, 60000
-if #ARGV < FIRST or (#ARGV - FIRST + 1) % FIELDS ~= 0 then
-  return refuse('items of 11 fields')
-end
+if #ARGV < FIRST or (#ARGV - FIRST + 1) % FIELDS ~= 0 then return refuse('items of 11 fields') end
 for i = FIRST, #ARGV, FIELDS do
   local line = table.concat({ ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 5], ARGV[i + 6] }, ' ')
-  if not string.match(line, '^%d* %d+ %-?%d* %d* %d*$') then
-    return refuse('item ' .. ARGV[i])
-  end
+  if not string.match(line, '^%d* %d+ %-?%d* %d* %d*$') then return refuse('item ' .. ARGV[i]) end
 end
 check_plan()
 local now, deleted = now_ms(), 0
@@ -87,19 +83,11 @@ local function plan(i)
     redis.call('ZREM', keys.schedule_next, id)
     return 'GONE'
   end
-  if revision ~= seen or (redis.call('HGET', keys.schedule_paused, id) or '') ~= pause then
-    return 'STALE'
-  end
-  if (redis.call('HGET', keys.schedule_mark, id) or '0') ~= mark then
-    return 'DUP'
-  end
-  if tonumber(score or '') ~= tonumber(planned) then
-    return 'MOVED'
-  end
+  if revision ~= seen or (redis.call('HGET', keys.schedule_paused, id) or '') ~= pause then return 'STALE' end
+  if (redis.call('HGET', keys.schedule_mark, id) or '0') ~= mark then return 'DUP' end
+  if tonumber(score or '') ~= tonumber(planned) then return 'MOVED' end
   local ends = set_pause == '-' and string.match(pause, '"until_ms":(%d+)') or completed == '-' and next_ms
-  if ends and ends ~= '' and tonumber(ends) > now then
-    return 'SKEWED'
-  end
+  if ends and ends ~= '' and tonumber(ends) > now then return 'SKEWED' end
   if completed == '-' then
     delete(id)
     return 'PLANNED'

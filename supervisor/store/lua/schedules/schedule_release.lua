@@ -10,9 +10,7 @@
 --          RELEASED   the suspension is over; due times in it are dropped, unless on_resume is catchup
 --          RUNNING    it was not suspended by this one; nothing written. A repeated call answers so
 --          UNKNOWN    there is none
-if by == '' or #ARGV < FIRST then
-  return refuse('by and ids')
-end
+if by == '' or #ARGV < FIRST then return refuse('by and ids') end
 check_plan()
 local now = now_ms()
 local reply = { whole(now) }

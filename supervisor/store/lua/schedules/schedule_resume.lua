@@ -11,9 +11,7 @@
 --          RUNNING    it was not paused; nothing written. A repeated call answers so
 --          UNKNOWN    there is none
 --          STALE      it has another revision; nothing written
-if not string.match(revision or '', '^%d*$') or #ARGV < FIRST then
-  return refuse('revision and ids')
-end
+if not string.match(revision or '', '^%d*$') or #ARGV < FIRST then return refuse('revision and ids') end
 check_plan()
 local now = now_ms()
 local reply = { whole(now) }

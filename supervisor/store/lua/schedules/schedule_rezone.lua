@@ -13,12 +13,8 @@
 -- Returns  cursor (0 at the end: the version is noted then, and the next call answers so at once), and how many are to be
 --          looked at
 --          error FENCED <epoch>: the term is not the current one; nothing written
-if version == '' or not_whole(cursor, count) then
-  return refuse('version, cursor and count')
-end
-if redis.call('HGET', keys.schedule_sets, '#zones') == version then
-  return { '0', '0' }
-end
+if version == '' or not_whole(cursor, count) then return refuse('version, cursor and count') end
+if redis.call('HGET', keys.schedule_sets, '#zones') == version then return { '0', '0' } end
 local page, changed, asked = redis.call('HSCAN', keys.schedule_def, cursor, 'COUNT', count), 0, whole(-now_ms())
 for i = 1, #page[2], 2 do
   local score = string.find(page[2][i + 1], '"timezone":"', 1, true) and redis.call('ZSCORE', keys.schedule_next, page[2][i])

@@ -16,18 +16,14 @@
 -- One that is there is never touched: after a partial roll-back the server's decides. None is later than this server's
 -- now: the caller's clock may be ahead.
 local FIELDS, LOG_MAX = 3, 10000
-if #ARGV < FIRST or (#ARGV - FIRST + 1) % FIELDS ~= 0 then
-  return refuse('items of 3 fields')
-end
+if #ARGV < FIRST or (#ARGV - FIRST + 1) % FIELDS ~= 0 then return refuse('items of 3 fields') end
 for i = FIRST, #ARGV, FIELDS do
   if not string.match(ARGV[i + 1] .. ' ' .. ARGV[i + 2], '^%d+ %d+$') or #ARGV[i + 1] + #ARGV[i + 2] > 30 then
     return refuse('watermark of ' .. ARGV[i])
   end
 end
 local begun = redis.call('HMGET', keys.schedule_sets, '#revision', '#zones')
-if begun[1] or begun[2] then
-  return { 0, 0, 1 }
-end
+if begun[1] or begun[2] then return { 0, 0, 1 } end
 redis.call('XLEN', keys.schedule_log) -- raises, before the first write, if the key is not ours
 local now, written, lost, lines = now_ms(), 0, 0, {}
 for i = FIRST, #ARGV, FIELDS do

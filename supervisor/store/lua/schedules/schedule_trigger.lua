@@ -34,22 +34,14 @@ if redis.call('EXISTS', memory) == 1 or redis.call('HEXISTS', keys.data(queue), 
   return { 'DUPLICATE', whole(now) }
 end
 local record = redis.call('HGET', keys.schedule_def, schedule)
-if not record then
-  return { 'UNKNOWN', whole(now) }
-end
-if definition_of(record) ~= revision then
-  return { 'STALE', whole(now) }
-end
+if not record then return { 'UNKNOWN', whole(now) } end
+if definition_of(record) ~= revision then return { 'STALE', whole(now) } end
 local lines = overlap == 'skip' and unfinished(schedule) or {}
-if overlap == 'skip' and #lines >= tonumber(max_running) then
-  return { 'SKIPPED', whole(now) }
-end
+if overlap == 'skip' and #lines >= tonumber(max_running) then return { 'SKIPPED', whole(now) } end
 if cap ~= '0' then
   local counter = keys.schedule_keyed(schedule)
   local count = tonumber(redis.call('GET', counter) or '0') or 0
-  if count >= tonumber(cap) then
-    return { 'CAPPED', whole(now) }
-  end
+  if count >= tonumber(cap) then return { 'CAPPED', whole(now) } end
   redis.call('SET', counter, whole(count + 1), unpack(count == 0 and { 'PX', DAY_MS } or { 'KEEPTTL' }))
 end
 redis.call('SET', memory, whole(now), 'PX', memory_ms)

@@ -12,14 +12,10 @@
 --          CONFLICT   its revision is not the expected one (0: it must not exist); nothing written
 --          CLASH      a static schedule has the id; nothing written
 --          BUSY       it is new, and a leader is just bringing in its configuration; nothing written, try again
-if #ARGV == 0 or #ARGV % DEFINITION_FIELDS ~= 0 then
-  return refuse('items of ' .. DEFINITION_FIELDS .. ' fields')
-end
+if #ARGV == 0 or #ARGV % DEFINITION_FIELDS ~= 0 then return refuse('items of ' .. DEFINITION_FIELDS .. ' fields') end
 for i = FIRST, #ARGV, DEFINITION_FIELDS do
   local wrong = fault(i)
-  if wrong then
-    return refuse(wrong)
-  end
+  if wrong then return refuse(wrong) end
 end
 check_plan()
 -- A leader that ended half-way through its configuration holds nobody up: its term is not the current one any more, or

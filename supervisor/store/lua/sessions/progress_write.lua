@@ -8,9 +8,7 @@
 -- Returns  how many were written: one whose fence is smaller than that of what is there is left out, because it comes from
 --          an execution that was taken for dead
 local FIELDS = 4
-if #ARGV == 0 or #ARGV % FIELDS ~= 0 then
-  return refuse('items of id, fence, ttl_ms, JSON')
-end
+if #ARGV == 0 or #ARGV % FIELDS ~= 0 then return refuse('items of id, fence, ttl_ms, JSON') end
 for i = FIRST, #ARGV, FIELDS do
   if not string.match(ARGV[i + 1], '^%d+$') or not string.match(ARGV[i + 2], '^[1-9]%d*$') then
     return refuse('fence or ttl_ms of ' .. ARGV[i])

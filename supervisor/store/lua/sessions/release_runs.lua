@@ -30,9 +30,7 @@ end
 local history, dead_cap = tonumber(history), tonumber(dead_cap)
 for i = FIRST, #ARGV, FIELDS do
   local queue, id, how = ARGV[i], ARGV[i + 1], ARGV[i + 2]
-  if not HOW[string.match(how, '^%l+')] then
-    return refuse('how ' .. how)
-  end
+  if not HOW[string.match(how, '^%l+')] then return refuse('how ' .. how) end
   for _, hash in ipairs({ keys.run(queue), keys.data(queue), keys.att(queue), keys.err(queue), keys.limits(queue) }) do
     redis.call('HLEN', hash) -- raises, before the first write, if a key is not ours
   end
@@ -59,9 +57,7 @@ end
 local function put_back(queue, id, how, has_begun, attempt, data, template)
   local attempts, crashes, interrupts = charges(redis.call('HGET', keys.att(queue), id))
   local letter = string.sub(data, 1, 1)
-  if has_begun and template['at_most_once'] == true then
-    return kill(queue, id, attempt, template, 'lost')
-  end
+  if has_begun and template['at_most_once'] == true then return kill(queue, id, attempt, template, 'lost') end
   crashes = crashes + (how == 'crashed' and 1 or 0)
   interrupts = interrupts + ((how == 'interrupted' or how == 'suspect') and 1 or 0) -- so that the fence a job sees grows
   if crashes + interrupts + attempts > 0 then

@@ -8,9 +8,7 @@
 --
 -- Returns  how many were kept: one whose run is no longer the caller's is left out
 local FIELDS = 6
-if #ARGV == 0 or #ARGV % FIELDS ~= 0 then
-  return refuse('items of queue, id, fence, born, number, JSON')
-end
+if #ARGV == 0 or #ARGV % FIELDS ~= 0 then return refuse('items of queue, id, fence, born, number, JSON') end
 for i = FIRST, #ARGV, FIELDS do
   if not_whole(ARGV[i + 3], ARGV[i + 4]) or ARGV[i + 5] == '' then
     return refuse('born, number or JSON of ' .. ARGV[i + 1])

@@ -8,9 +8,7 @@
 --           room
 --
 -- Returns  those that are not open: reaped while this replica was away
-if not_whole(ttl_ms) then
-  return refuse('ttl_ms')
-end
+if not_whole(ttl_ms) then return refuse('ttl_ms') end
 local gone = {}
 for i = FIRST, #ARGV do
   local session = ARGV[i]

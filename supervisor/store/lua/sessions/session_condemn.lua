@@ -17,9 +17,7 @@ if redis.call('SISMEMBER', dying, session) == 1 then
   redis.call('HDEL', sessions, session)
   return 1
 end
-if counter ~= '' and redis.call('HGET', sessions, session) ~= counter then
-  return 0
-end
+if counter ~= '' and redis.call('HGET', sessions, session) ~= counter then return 0 end
 redis.call('SADD', dying, session)
 redis.call('HDEL', sessions, session)
 return 1

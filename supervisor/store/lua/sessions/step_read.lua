@@ -4,7 +4,5 @@
 -- ARGV  born           of the run that asks
 --
 -- Returns  name, JSON, name, JSON …: none if they are of an earlier run of the same id
-if redis.call('HGET', steps, '#born') ~= born then
-  return {}
-end
+if redis.call('HGET', steps, '#born') ~= born then return {} end
 return redis.call('HGETALL', steps)

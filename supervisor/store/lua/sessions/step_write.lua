@@ -18,18 +18,14 @@ if not_whole(ttl_ms, steps_max, bytes_max) then
   return refuse('ttl_ms, steps_max and bytes_max must be whole numbers')
 end
 local token = redis.call('HGET', run, id)
-if token ~= fence then
-  return 0
-end
+if token ~= fence then return 0 end
 if redis.call('HGET', steps, '#born') ~= born then
   redis.call('DEL', steps)
 end
 local known = redis.call('HGET', steps, name)
 local size = (tonumber(redis.call('HGET', steps, '#bytes') or 0) or 0) + #step - (known and #known or 0)
 local count = math.max(redis.call('HLEN', steps) - 2, 0) + (known and 0 or 1)
-if count > tonumber(steps_max) or size > tonumber(bytes_max) then
-  return -1
-end
+if count > tonumber(steps_max) or size > tonumber(bytes_max) then return -1 end
 redis.call('HSET', steps, '#born', born, '#bytes', whole(size), name, step)
 redis.call('PEXPIRE', steps, ttl_ms)
 return 1
