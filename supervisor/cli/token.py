@@ -11,8 +11,7 @@ from supervisor.cli.output import say
 from supervisor.clock import SystemClock
 from supervisor.core.durations import parse_duration
 from supervisor.core.errors import ConfigError
-from supervisor.settings.web.token_writing import append_token, new_secret
-from supervisor.settings.web.tokens import Scope, Token, TokenFileError, digest_of, until_of
+from supervisor.settings.web.tokens import Scope, Token, TokenFileError, append_token, digest_of, new_secret, until_of
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 _PATTERN = re.compile(r"[A-Za-z0-9._:/*?\[\]!-]{1,200}", re.ASCII)

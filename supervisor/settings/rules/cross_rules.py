@@ -43,7 +43,7 @@ _EPSILON = 1e-9  # durations are whole milliseconds; their sums as floats are no
 
 def violations(settings: Settings) -> Iterator[Violation]:
     """Yield every broken rule."""
-    own = (_election, _redis, _queues, _pools, _supervision, _bridges, _packages, _features, _pipeline)
+    own = (_election, _redis, _queues, _supervision, _bridges, _packages, _features, _pipeline)
     for rule in own:
         yield from rule(settings)
     yield from faults_of_set(settings.schedules, lease_s=settings.election.lease_duration_s)
@@ -134,20 +134,15 @@ def _durability(settings: Settings, obstacle: str = "") -> Iterator[Violation]:
     if obstacle:
         yield Violation((("redis", "durability"), ("redis", "url")), obstacle, "set redis.url, or durability: none")
     if redis.durability_timeout_s >= election.renew_timeout_s:
-        yield Violation(
-            (("redis", "durability_timeout"), ("election", "renew_timeout")),
-            f"{format_duration(redis.durability_timeout_s)} is not below election.renew_timeout "
-            f"({format_duration(election.renew_timeout_s)})",
-            "shorten it: the grant of a lease waits for the replica within renew_timeout",
-        )
+        paths = (("redis", "durability_timeout"), ("election", "renew_timeout"))
+        limit = format_duration(election.renew_timeout_s)
+        message = f"{format_duration(redis.durability_timeout_s)} is not below election.renew_timeout ({limit})"
+        yield Violation(paths, message, "shorten it: the grant of a lease waits for the replica within renew_timeout")
 
 
 def _queues(settings: Settings) -> Iterator[Violation]:
     remedy = "a worker must be able to miss two beats and keep its runs; shorten it"
     yield from _too_long("queues", settings.queues, "beat_period", "session_lease", part=3, remedy=remedy)
-
-
-def _pools(settings: Settings) -> Iterator[Violation]:
     for name, pool in settings.workers.items():
         yield from _twice(("workers", name, "queues"), pool.queues)
     yield from _twice(("jobs",), settings.jobs)

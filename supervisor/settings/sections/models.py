@@ -26,14 +26,12 @@ from supervisor.settings.sections.calendars import CalendarName, NamedCalendarSe
 from supervisor.settings.sections.cloudforet import CloudforetSettings
 from supervisor.settings.sections.commands import CommandSettings
 from supervisor.settings.sections.durations import Seconds
-from supervisor.settings.sections.events import EventSettings
 from supervisor.settings.sections.job_references import JobDestinationSettings, JobReferenceSettings
-from supervisor.settings.sections.log import LogSettings
-from supervisor.settings.sections.metrics import MetricsSettings
 from supervisor.settings.sections.pipeline import Profiles, Webhooks, default_profiles
 from supervisor.settings.sections.plugins import PLUGINS_MAX, PluginSettings
 from supervisor.settings.sections.queues import QueueSettings
 from supervisor.settings.sections.shell import ShellSettings
+from supervisor.settings.sections.telemetry import EventSettings, LogSettings, MetricsSettings
 from supervisor.settings.sections.web import WebSettings
 
 CONCURRENCY_MAX = 200

@@ -7,19 +7,26 @@
 Guarantees
     Nothing of the file but names and line numbers is in an error.
     A token is looked up in a time that does not depend on how much of it is right, or of which line.
+    A new token has 256 random bits; the file gets its digest alone, by one append of a whole line, and only if it can
+    be used before and after. A new file is this user's alone (0600); one that is there keeps its owner and its mode.
 """
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import hashlib
 import hmac
 import os
 import re
+import secrets
+import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from enum import IntEnum
 from fnmatch import fnmatchcase
+from io import FileIO
 from types import MappingProxyType
 from typing import Any
 
@@ -28,6 +35,7 @@ from supervisor.trust import distrust, open_regular
 
 LINES_MAX = 1000
 BYTES_MAX = 1 << 20
+PREFIX = "tenure_"  # so that scanners of repositories know one when they see it
 POWERFUL_JOBS = ("shell.*", "http.*", "identity.*", "cloudforet.*", "plugin.*")
 """Jobs whose arguments run commands, name secrets, or choose where they are sent, as options of a plugin may. A token
 with ``operate`` enqueues one of them only when it names it in full."""
@@ -273,3 +281,40 @@ def find_token(tokens: Sequence[Token], presented: str) -> Token | None:
         if hmac.compare_digest(token.digest, digest):
             found = token
     return found
+
+
+def new_secret() -> str:
+    """Return the text of a new token."""
+    return PREFIX + secrets.token_urlsafe(32)
+
+
+def append_token(path: str, token: Token) -> None:
+    """Append the line of ``token`` to the file ``path``, which is made if there is none.
+
+    Raises:
+        TokenFileError: the file cannot be used, or not with this line; it is as it was.
+    """
+    try:
+        flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with os.fdopen(os.open(path, flags, 0o600), "r+b", buffering=0) as file:
+            _append(path, file, token)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        remedy = "name a file that is no link, in a directory that is there"
+        raise TokenFileError([Problem(path, "", f"cannot be written to: {reason}", remedy)]) from error
+
+
+def _append(path: str, file: FileIO, token: Token) -> None:
+    status = os.fstat(file.fileno())
+    why = distrust(status) if stat.S_ISREG(status.st_mode) else "it is no regular file"
+    if why:
+        raise TokenFileError([Problem(path, "", f"is not written to: {why}", "look at its path and its rights")])
+    fcntl.flock(file, fcntl.LOCK_EX)  # against another one of these
+    found = file.read(BYTES_MAX + 1)
+    added = (b"" if not found or found.endswith(b"\n") else b"\n") + token.line.encode() + b"\n"
+    parse_tokens(path, found)
+    parse_tokens(path, found + added)
+    if file.write(added) < len(added):
+        file.truncate(len(found))
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    os.fsync(file.fileno())

@@ -15,10 +15,9 @@ from sqlalchemy.pool import StaticPool
 from tenure import Context
 from tenure.jobs.identity import domain_sync
 from tenure.jobs.identity.changes import Bound, SourceConflictError, TooManyDisabledError
-from tenure.jobs.identity.domain_sync import sync
+from tenure.jobs.identity.domain_sync import sync, upsert_portably
 from tenure.jobs.identity.models import DISABLED, ENABLED, domains, endpoints, metadata, tokens
 from tenure.jobs.identity.source import SourceRefusedError, UpstreamDomain
-from tenure.jobs.identity.upserts import upsert_portably
 from tests.integration.jobs.processes import run_together
 
 pytestmark = pytest.mark.xdist_group("databases")

@@ -17,9 +17,9 @@ from supervisor.clock import SystemClock
 from supervisor.core.model import ScheduleDef, Template
 from supervisor.core.supervision.scoreboard import Board, Phase, SlotState, board_words
 from supervisor.roles.child import Seat
-from supervisor.settings.sections.log import LogSettings
 from supervisor.settings.sections.models import ElectionSettings, Settings
 from supervisor.settings.sections.queues import QueueSettings
+from supervisor.settings.sections.telemetry import LogSettings
 from tests.kit.launcher import Process, launch
 from tests.kit.waiting import wait_until
 

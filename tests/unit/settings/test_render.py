@@ -15,7 +15,6 @@ from supervisor.settings.base import NAME, SCHEDULE_ID
 from supervisor.settings.loader import load
 from supervisor.settings.render import dump_yaml, inline_yaml, schema, sources, sources_text, to_yaml
 from supervisor.settings.schedules.settings import ScheduleSettings
-from supervisor.settings.sections.log import LogSettings
 from supervisor.settings.sections.models import (
     ElectionSettings,
     PoolSettings,
@@ -24,6 +23,7 @@ from supervisor.settings.sections.models import (
     WebSettings,
     WorkerKind,
 )
+from supervisor.settings.sections.telemetry import LogSettings
 from supervisor.settings.yaml_source import parse_text
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
