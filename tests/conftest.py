@@ -13,8 +13,9 @@ from hypothesis import HealthCheck, settings
 from tests.kit.canary import CANARY
 from tests.kit.isolation import FAILED, isolated
 from tests.kit.launcher import launching
+from tests.kit.mailboxes import mailbox
 
-__all__ = ["isolated"]
+__all__ = ["isolated", "mailbox"]
 
 for name in [each for each in os.environ if each.startswith("TENURE_") and not each.startswith("TENURE_TEST_")]:
     del os.environ[name]  # whoever works with a cluster of their own may run the tests from the same shell

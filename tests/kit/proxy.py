@@ -14,11 +14,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-LOOPBACK = "127.0.0.1"
+from tests.kit.scripted_server import LOOPBACK, Addressed
+
 _PIECE = 1 << 16
 
 
-class Proxy:
+class Proxy(Addressed):
     """One listening port; ``target`` is a unix socket or (host, port)."""
 
     def __init__(self, target: Path | tuple[str, int]) -> None:
@@ -34,16 +35,6 @@ class Proxy:
         self.requests: list[bytes] = []
         self.port = 0
         self._listener = self._listen()
-
-    @property
-    def url(self) -> str:
-        """Its address as a URL, with a password that must not appear anywhere."""
-        return f"redis://default:s3cret@{LOOPBACK}:{self.port}/0"
-
-    @property
-    def where(self) -> str:
-        """Its address."""
-        return f"{LOOPBACK}:{self.port}"
 
     def mend(self) -> None:
         """Pass everything, at once."""

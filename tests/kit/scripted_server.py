@@ -12,15 +12,10 @@ import hiredis
 LOOPBACK = "127.0.0.1"
 
 
-class ScriptedServer:
-    """Answers each command with the bytes that ``answer`` returns for it; None closes the connection."""
+class Addressed:
+    """Something that listens on loopback as Redis would."""
 
-    def __init__(self, answer: Callable[[list[str]], bytes | None]) -> None:
-        self.answer = answer
-        self.commands: list[list[str]] = []
-        self._listener = socket.create_server((LOOPBACK, 0))
-        self.port = int(self._listener.getsockname()[1])
-        threading.Thread(target=self._serve, daemon=True).start()
+    port: int
 
     @property
     def url(self) -> str:
@@ -31,6 +26,17 @@ class ScriptedServer:
     def where(self) -> str:
         """Its address."""
         return f"{LOOPBACK}:{self.port}"
+
+
+class ScriptedServer(Addressed):
+    """Answers each command with the bytes that ``answer`` returns for it; None closes the connection."""
+
+    def __init__(self, answer: Callable[[list[str]], bytes | None]) -> None:
+        self.answer = answer
+        self.commands: list[list[str]] = []
+        self._listener = socket.create_server((LOOPBACK, 0))
+        self.port = int(self._listener.getsockname()[1])
+        threading.Thread(target=self._serve, daemon=True).start()
 
     def close(self) -> None:
         """Stop listening."""

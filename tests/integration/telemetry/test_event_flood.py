@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from statistics import median
 
 import msgspec
-import pytest
 
 from supervisor.clock import SystemClock
 from supervisor.core.events import FRESH_PER_S, SERIES_MAX, Event
@@ -16,16 +15,6 @@ from supervisor.telemetry.events import PIPE_BYTES, Mailbox, Recorder
 
 MILLION = 1_000_000
 CLOCK = SystemClock()
-
-
-@pytest.fixture
-def mailbox() -> Iterator[Mailbox]:
-    """A pipe as the tree has it, that nobody empties."""
-    made = Mailbox()
-    yield made
-    events.attach(None, replica="", role="")
-    for descriptor in made.descriptors:
-        os.close(descriptor)
 
 
 def took_ns(work: Callable[[], object]) -> int:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,34 +17,16 @@ from supervisor.telemetry import event_catalogue, events, logs, metrics
 from supervisor.telemetry.events import MESSAGE_BYTES_MAX, Mailbox, Recorder
 from supervisor.telemetry.metric_files.slots import Counter
 from supervisor.telemetry.metrics import EVENTS_DROPPED
+from tests.kit.mailboxes import arrived
 
 ROOT = Path(__file__).parents[3]
 pytestmark = pytest.mark.usefixtures("logging_restored")
 
 
 @pytest.fixture
-def mailbox() -> Iterator[Mailbox]:
-    """A pipe as the tree has it."""
-    made = Mailbox()
-    yield made
-    events.attach(None, replica="", role="")
-    for descriptor in made.descriptors:
-        os.close(descriptor)
-
-
-@pytest.fixture
 def recorder(mailbox: Mailbox, still_clock: Any) -> Recorder:
     """A process that records into it."""
     return events.attach(mailbox.write_fd, replica="r1", role="agent", clock=still_clock)
-
-
-def arrived(mailbox: Mailbox) -> list[Event]:
-    """Return what lies in the mailbox."""
-    try:
-        text = os.read(mailbox.read_fd, 1 << 20)
-    except BlockingIOError:
-        return []
-    return [msgspec.json.decode(line, type=Event) for line in text.splitlines()]
 
 
 def dropped() -> float:

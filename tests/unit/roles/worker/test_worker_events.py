@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-
-import msgspec
 import pytest
 
-from supervisor.core.events import Event
 from supervisor.core.model import Envelope, Kind, Outcome, Template
 from supervisor.roles.worker.run_reporting import RunReporter
 from supervisor.store.queues.runs import FetchedRun
 from supervisor.telemetry import events
 from supervisor.telemetry.events import Mailbox
+from tests.kit.mailboxes import arrived
 
 RUN = FetchedRun(
     queue="q",
@@ -25,25 +21,6 @@ RUN = FetchedRun(
 )
 FAILURES = [("run_failed", "warning"), ("run_dead", "error")]
 ALL = [("run_started", "info"), ("run_succeeded", "info"), ("run_cancelled", "info"), *FAILURES]
-
-
-@pytest.fixture
-def mailbox() -> Iterator[Mailbox]:
-    """A pipe as the tree has it."""
-    made = Mailbox()
-    yield made
-    events.attach(None, replica="", role="")
-    for descriptor in made.descriptors:
-        os.close(descriptor)
-
-
-def arrived(mailbox: Mailbox) -> list[Event]:
-    """Return what lies in the mailbox."""
-    try:
-        text = os.read(mailbox.read_fd, 1 << 20)
-    except BlockingIOError:
-        return []
-    return [msgspec.json.decode(line, type=Event) for line in text.splitlines()]
 
 
 @pytest.mark.parametrize(("runs", "expected"), [("failures", FAILURES), ("all", ALL), ("none", [])])
