@@ -175,21 +175,11 @@ class Leases(CallBuilder):
         assert _NONCE.fullmatch(nonce), "a nonce is 32 hex digits"
         assert duration_ms > 0
         args = {
-            "replica": replica,
-            "nonce": nonce,
-            "duration_ms": duration_ms,
-            "floor": floor,
-            "mode": mode,
-            "epoch_seen": observed_epoch,
-            "seq_seen": observed_seq,
-            "host": info.host,
-            "pid": info.pid,
-            "version": info.version,
-            "info": _entry(msgspec.structs.replace(info, replica=replica)),
-            "genesis_seen": genesis,
-            "hold": hold,
-            "alive": self._alive,
-        }
+            "replica": replica, "nonce": nonce, "duration_ms": duration_ms, "floor": floor, "mode": mode,
+            "epoch_seen": observed_epoch, "seq_seen": observed_seq, "host": info.host, "pid": info.pid,
+            "version": info.version, "info": _entry(msgspec.structs.replace(info, replica=replica)),
+            "genesis_seen": genesis, "hold": hold, "alive": self._alive,
+        }  # fmt: skip
         return self._call("lease_campaign", args, _view)
 
     def renew(

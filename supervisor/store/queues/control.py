@@ -124,12 +124,9 @@ class QueueControl(CallBuilder):
         """
         assert kill_ms >= 0
         args = {
-            "history": self._history,
-            "kill_ms": kill_ms,
-            "note": note(by, reason),
-            "nonce": uuid4().hex,
+            "history": self._history, "kill_ms": kill_ms, "note": note(by, reason), "nonce": uuid4().hex,
             "runs": _flat(runs),
-        }
+        }  # fmt: skip
         return self._call("queue_cancel", args, _cancelled)
 
     def pause(self, queue: str, *, by: str = "", reason: str = "") -> Call[bool]:
@@ -165,14 +162,9 @@ class QueueControl(CallBuilder):
         """
         assert 0 < count <= BATCH_MAX
         args = {
-            "queue": check_name("queue", queue),
-            "part": part,
-            "job": job,
-            "position": position,
-            "count": count,
-            "history": self._history,
-            "note": note(by, reason),
-        }
+            "queue": check_name("queue", queue), "part": part, "job": job, "position": position, "count": count,
+            "history": self._history, "note": note(by, reason),
+        }  # fmt: skip
         return self._call("queue_purge", args, lambda r: Purged(text(r[0]), number(r[1]), number(r[2])))
 
     def move(self, queue: str, target: str, part: str, *, count: int = PAGE, offset: int = 0) -> Call[Moved]:
@@ -188,12 +180,9 @@ class QueueControl(CallBuilder):
         assert 0 < count <= BATCH_MAX
         assert queue != target
         args = {
-            "queue": check_name("queue", queue),
-            "target": check_name("queue", target),
-            "part": part,
-            "count": count,
+            "queue": check_name("queue", queue), "target": check_name("queue", target), "part": part, "count": count,
             "offset": offset,
-        }
+        }  # fmt: skip
         return self._call("queue_move", args, lambda r: Moved(*map(number, r)))
 
     def hasten(self, runs: Sequence[Run | JudgedRun]) -> Call[list[Placed]]:
@@ -221,13 +210,9 @@ class QueueControl(CallBuilder):
         assert 0 < len(ids) <= BATCH_MAX
         assert delay_ms >= 0
         args = {
-            "queue": check_name("queue", queue),
-            "delay_ms": delay_ms,
-            "history": self._history,
-            "note": note(by, reason),
-            "job": job,
-            "ids": [check_run_id(run_id) for run_id in ids],
-        }
+            "queue": check_name("queue", queue), "delay_ms": delay_ms, "history": self._history,
+            "note": note(by, reason), "job": job, "ids": [check_run_id(run_id) for run_id in ids],
+        }  # fmt: skip
         parse = lambda r: [Requeued(RequeueCode(text(code)), text(held)) for code, held in chunks(r, 2)]  # noqa: E731
         return self._call("queue_dead_requeue", args, parse)
 
@@ -237,12 +222,9 @@ class QueueControl(CallBuilder):
         """Forget at most 100 dead runs of ``job``; the reply has for each whether it was dead."""
         assert 0 < len(ids) <= BATCH_MAX
         args = {
-            "queue": check_name("queue", queue),
-            "history": self._history,
-            "note": note(by, reason),
-            "job": job,
+            "queue": check_name("queue", queue), "history": self._history, "note": note(by, reason), "job": job,
             "ids": [check_run_id(run_id) for run_id in ids],
-        }
+        }  # fmt: skip
         return self._call("queue_dead_drop", args, lambda r: [bool(one) for one in r])
 
 

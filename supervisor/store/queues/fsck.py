@@ -113,12 +113,9 @@ class Fsck(CallBuilder):
         found = []
         for start in range(0, len(ids), size):
             args = {
-                "queue": queue,
-                "is_mending": int(self._is_mending),
-                "dead_cap": self._dead_cap,
-                "how": how,
+                "queue": queue, "is_mending": int(self._is_mending), "dead_cap": self._dead_cap, "how": how,
                 "ids": ids[start : start + size],
-            }
+            }  # fmt: skip
             faults = yield self._call("queue_fsck_run", args, texts)
             found += [FsckFinding(queue, *fault) for fault in chunks(faults, 3)]
         return found

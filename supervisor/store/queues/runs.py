@@ -188,17 +188,10 @@ class Queues(QueueReads):
         for child in (child for ack in acks for child in ack.children):
             items += [child.packed.run_id, child.packed.queue, child.delay_ms, child.packed.data]
         args = {
-            "session": session,
-            "seq": seq,
-            "letter": KIND_LETTER[kind],
-            "want": want,
-            "want_suspect": int(want_suspect),
-            "history": history,
-            "dead_cap": dead_cap,
-            "queue_count": len(queues),
-            "ack_count": len(acks),
-            "items": items,
-        }
+            "session": session, "seq": seq, "letter": KIND_LETTER[kind], "want": want,
+            "want_suspect": int(want_suspect), "history": history, "dead_cap": dead_cap, "queue_count": len(queues),
+            "ack_count": len(acks), "items": items,
+        }  # fmt: skip
         return self._call("turn", args, parse_turn)
 
     def release_runs(
@@ -219,13 +212,9 @@ class Queues(QueueReads):
         Condemn the session first: only then is it certain that its worker does not acknowledge them meanwhile.
         """
         assert 0 < len(items) <= RELEASE_MAX
-        args = {
-            "session": session,
-            "history": history,
-            "dead_cap": dead_cap,
-            "detail": detail.encode()[:DETAIL_BYTES_MAX].decode(errors="ignore"),  # no half of a character
-            "items": [str(value) for item in items for value in item],
-        }
+        cut = detail.encode()[:DETAIL_BYTES_MAX].decode(errors="ignore")  # no half of a character
+        flat = [str(value) for item in items for value in item]
+        args = {"session": session, "history": history, "dead_cap": dead_cap, "detail": cut, "items": flat}
         return self._call("release_runs", args, int)
 
     def held(self, *, session: str, queue: str, cursor: str = "0") -> Call[Page[tuple[str, int, int]]]:
@@ -277,13 +266,9 @@ class Queues(QueueReads):
     ) -> Call[int]:
         """Drop old history and dead runs; returns how many entries went, by their age at most 500 of each a call."""
         args = {
-            "queue": check_name("queue", queue),
-            "history": history,
-            "dead_cap": dead_cap,
-            "dead_before_ms": dead_before_ms,
-            "dead_age_ms": dead_age_ms,
-            "history_age_ms": history_age_ms,
-        }
+            "queue": check_name("queue", queue), "history": history, "dead_cap": dead_cap,
+            "dead_before_ms": dead_before_ms, "dead_age_ms": dead_age_ms, "history_age_ms": history_age_ms,
+        }  # fmt: skip
         return self._call("queue_trim", args, int)
 
 

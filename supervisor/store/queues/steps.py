@@ -61,15 +61,9 @@ class StepCalls(CallBuilder):
     def write(self, name: str, data: bytes, *, ttl_ms: int) -> Call[int]:
         """Note a step; 1 noted, 0: the run is another's by now, -1: too many, or too large together."""
         args = {
-            "id": self._run_id,
-            "fence": self._fence,
-            "born": self._born,
-            "name": name,
-            "ttl_ms": max(1, ttl_ms),
-            "steps_max": STEPS_MAX,
-            "bytes_max": STEPS_BYTES_MAX,
-            "step": data,
-        }
+            "id": self._run_id, "fence": self._fence, "born": self._born, "name": name, "ttl_ms": max(1, ttl_ms),
+            "steps_max": STEPS_MAX, "bytes_max": STEPS_BYTES_MAX, "step": data,
+        }  # fmt: skip
         return self._call("step_write", args, int, keys={"steps": self._steps, "run": self._run})
 
 

@@ -119,15 +119,10 @@ class BackfillCalls(CallBuilder):
         """Ask for the runs of the past of ``schedule``. A repeated call is the same request."""
         assert request.overlap in OVERLAPS
         args = {
-            "backfill": backfill,
-            "schedule": schedule,
-            "cursor_ms": request.from_ms - 1,
-            "limit": limit,
-            "is_forced": int(is_forced),
-            "keep_ms": MEMORY_MS,
-            "memory": REMEMBERED_MAX,
+            "backfill": backfill, "schedule": schedule, "cursor_ms": request.from_ms - 1, "limit": limit,
+            "is_forced": int(is_forced), "keep_ms": MEMORY_MS, "memory": REMEMBERED_MAX,
             "json": msgspec.json.encode(request),
-        }
+        }  # fmt: skip
         return self._call("backfill_add", args, lambda reply: AddCode(text(reply[0])))
 
     def all(self) -> Call[list[Backfill]]:
@@ -164,20 +159,11 @@ class BackfillCalls(CallBuilder):
         """
         assert len(envelopes) <= STEP_MAX
         args = {
-            "epoch": epoch,
-            "nonce": nonce,
-            "backfill": backfill.id,
-            "seen_ms": backfill.cursor_ms,
-            "cursor_ms": cursor_ms,
-            "state": state.value,
-            "note": " ".join(note.split())[:500],
-            "revision": revision,
-            "overlap": backfill.request.overlap,
-            "max_running": max_running,
-            "memory_ms": MEMORY_MS,
-            "skipped_before": skipped,
-            "items": [value for envelope in envelopes for value in _item(envelope)],
-        }
+            "epoch": epoch, "nonce": nonce, "backfill": backfill.id, "seen_ms": backfill.cursor_ms,
+            "cursor_ms": cursor_ms, "state": state.value, "note": " ".join(note.split())[:500], "revision": revision,
+            "overlap": backfill.request.overlap, "max_running": max_running, "memory_ms": MEMORY_MS,
+            "skipped_before": skipped, "items": [value for envelope in envelopes for value in _item(envelope)],
+        }  # fmt: skip
         return self._call("backfill_step", args, lambda reply: _stepped(backfill, reply))
 
     def cancel(self, backfill: str) -> Call[tuple[BackfillCancelCode, Backfill | None]]:

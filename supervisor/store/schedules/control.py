@@ -105,14 +105,10 @@ class Control(CallBuilder):
         assert 0 < len(ids) <= BATCH_MAX
         assert until_ms is None or for_ms is None
         args = {
-            "reason": reason[:REASON_MAX],
-            "by": by[:REASON_MAX],
-            "until_ms": "" if until_ms is None else until_ms,
-            "for_ms": "" if for_ms is None else for_ms,
-            "nonce": uuid4().hex,
-            "revision": "" if revision is None else revision,
-            "ids": ids,
-        }
+            "reason": reason[:REASON_MAX], "by": by[:REASON_MAX], "until_ms": "" if until_ms is None else until_ms,
+            "for_ms": "" if for_ms is None else for_ms, "nonce": uuid4().hex,
+            "revision": "" if revision is None else revision, "ids": ids,
+        }  # fmt: skip
         return self._call("schedule_pause", args, _paused)
 
     def resume(self, ids: Sequence[str], *, revision: int | None = None) -> Call[Resumed]:
@@ -151,16 +147,10 @@ class Control(CallBuilder):
         packed = pack(envelope)
         assert envelope.schedule is not None
         args = {
-            "schedule": envelope.schedule,
-            "revision": revision,
-            "overlap": "skip" if heeds_overlap else "allow",
-            "max_running": max_running,
-            "memory_ms": TRIGGER_MEMORY_MS if is_keyed else RETRY_MEMORY_MS,
-            "run": packed.run_id,
-            "queue": packed.queue,
-            "cap": KEYED_MAX if is_keyed else 0,
-            "data": packed.data,
-        }
+            "schedule": envelope.schedule, "revision": revision, "overlap": "skip" if heeds_overlap else "allow",
+            "max_running": max_running, "memory_ms": TRIGGER_MEMORY_MS if is_keyed else RETRY_MEMORY_MS,
+            "run": packed.run_id, "queue": packed.queue, "cap": KEYED_MAX if is_keyed else 0, "data": packed.data,
+        }  # fmt: skip
         return self._call("schedule_trigger", args, _triggered)
 
 

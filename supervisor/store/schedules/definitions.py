@@ -158,19 +158,8 @@ def _item(change: Change, wall_ms: int) -> list[Argument]:
     expected = "" if change.expected_revision is None else change.expected_revision
     kept = "" if change.kept_mark_ms is None else f"{change.seen_revision}:{change.kept_mark_ms}"
     paused = f"p{definition.pause_reason}" if definition.paused else ""
-    record = pack_definition(definition)
-    return [
-        definition.id,
-        timing,
-        expected,
-        definition.renamed_from,
-        kept,
-        paused,
-        queue,
-        extra,
-        record,
-        "\n".join(change.unlisted),
-    ]
+    record, unlisted = pack_definition(definition), "\n".join(change.unlisted)
+    return [definition.id, timing, expected, definition.renamed_from, kept, paused, queue, extra, record, unlisted]
 
 
 def _begin(reply: Any) -> Begin:

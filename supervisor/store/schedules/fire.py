@@ -85,13 +85,9 @@ class Schedules(CallBuilder):
         """
         assert 0 < len(items) <= FIRE_BATCH_MAX
         args = {
-            "epoch": epoch,
-            "nonce": nonce,
-            "skew_limit_ms": skew_limit_ms,
-            "log_cap": log_cap,
-            "at_ms": at_ms,
+            "epoch": epoch, "nonce": nonce, "skew_limit_ms": skew_limit_ms, "log_cap": log_cap, "at_ms": at_ms,
             "items": [value for item in items for value in item.arguments()],
-        }
+        }  # fmt: skip
         return self._call("fire", args, parse_fired)
 
     def due(
@@ -122,16 +118,9 @@ class Schedules(CallBuilder):
         """
         assert limit + asked + late + len(ids) <= 4 * READ_MAX
         args = {
-            "after_ms": after_ms,
-            "after_id": after_id,
-            "until_ms": until_ms,
-            "limit": limit,
-            "asked": asked,
-            "late_ms": late_ms,
-            "late": late,
-            "overdue_ms": overdue_ms,
-            "ids": ids,
-        }
+            "after_ms": after_ms, "after_id": after_id, "until_ms": until_ms, "limit": limit, "asked": asked,
+            "late_ms": late_ms, "late": late, "overdue_ms": overdue_ms, "ids": ids,
+        }  # fmt: skip
         return self._call("schedule_due", args, parse_due)
 
     def definitions(self, ids: Sequence[str]) -> Call[list[tuple[int, bytes] | None]]:
