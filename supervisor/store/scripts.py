@@ -4,7 +4,8 @@ The header is the contract. ``KEYS`` and ``ARGV`` in it name the parameters, one
 name that ends in ``...`` is last and takes any number of values. A call that misses a name or
 invents one fails in Python, before Redis sees it.
 Under ``Returns`` are its replies; besides, any script answers ``BADARG`` and the fault to
-arguments that it cannot use, before it writes, and Redis' ``WRONGTYPE`` where a key is not ours.
+arguments that it cannot use, before it writes, and Redis' ``WRONGTYPE`` where a key is not ours; one that
+includes ``term`` answers ``FENCED`` and the current epoch to any other term, before anything else.
 
 The names are local variables of the script: a prelude on its first line binds them, so that the
 lines of an error are those of the text. Values are the texts that Redis was sent; of an argument

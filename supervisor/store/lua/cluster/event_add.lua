@@ -6,7 +6,6 @@
 --       kept           how many events are kept, about
 --       ttl_ms         how long the number is remembered
 --       events...      JSON of each, at most 100
---
 -- Includes  clock
 --
 -- Returns  how many were added

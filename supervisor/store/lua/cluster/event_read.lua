@@ -4,7 +4,6 @@
 -- ARGV  after          id of the last one that is known, and the oldest first after it; or '' for the newest
 --       since_ms       only those that were added then or later, by Redis' clock; 0: all
 --       count          at most so many, and at most 1000
---
 -- Includes  clock
 --
 -- Returns  id and JSON of each, oldest first

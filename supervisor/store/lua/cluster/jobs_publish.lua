@@ -3,7 +3,6 @@
 -- KEYS  jobs           hash: job name to JSON
 --       seen           hash: job name to the time at which it was last published
 -- ARGV  pairs...       name, JSON, name, JSON …
---
 -- Includes  clock
 --
 -- Returns  how many names were new. Names that are not given stay: another version may run them.

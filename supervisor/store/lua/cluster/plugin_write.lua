@@ -5,7 +5,6 @@
 --       json           what is known
 --       most           how many there may be
 --       ttl_ms         how long all of it is kept after the last write
---
 -- Includes  clock
 --
 -- Returns  1 kept beside or over the others

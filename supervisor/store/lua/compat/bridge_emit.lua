@@ -5,7 +5,6 @@
 -- ARGV  run            id of the run that pushes it
 --       memory_ms      how long it is remembered
 --       message        the task, as JSON
---
 -- Includes  clock
 --
 -- Returns  PUSHED   it is in the list

@@ -11,7 +11,6 @@
 --       after          from there to the end
 --       aside_between  as between, of the run that stands for a message set aside; its value is the reason
 --       aside_after    as after
---
 -- Includes  limits
 --
 -- Returns  how many were moved, how many of them were set aside, how many are left

@@ -5,7 +5,6 @@
 --       id             of the command
 --       ttl_ms         how long the answer is kept
 --       answer         JSON
---
 -- Includes  clock
 --           room
 --

@@ -5,7 +5,6 @@
 --       id             of the command; the same id again changes nothing
 --       ttl_ms         how long it may wait to be taken
 --       command        JSON
---
 -- Includes  clock
 --           room
 --

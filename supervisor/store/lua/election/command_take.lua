@@ -2,7 +2,6 @@
 --
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  replica        its id
---
 -- Includes  clock
 --
 -- Returns  id, command: for each, oldest first; one that waited too long is dropped unseen

@@ -19,7 +19,6 @@
 --       genesis_seen   identity of the data set that the caller knew; empty: none
 --       hold           the new leader must not fire until a person clears this reason; empty: it may
 --       alive          prefix of the channels by which a holder shows that it lives; empty: not used
---
 -- Includes  room
 --           lease
 --

@@ -4,7 +4,6 @@
 --       genesis        string: identity of this data set
 --       events         stream: hold_cleared goes in
 -- ARGV  by             who decided, for people
---
 -- Includes  lease
 --
 -- Returns  code, then the lease as it now is

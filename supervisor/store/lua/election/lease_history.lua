@@ -2,7 +2,6 @@
 --
 -- KEYS  events         stream: what happened
 -- ARGV  count          at most so many
---
 -- Includes  clock
 --
 -- Returns  id, kind, epoch, who, reason for each

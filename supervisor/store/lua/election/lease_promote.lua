@@ -9,7 +9,6 @@
 --       new_nonce      32 hex digits, drawn for this promotion and kept for its retries
 --       duration_ms    how long the new term lasts unless renewed
 --       rolled_back    1: the data went back within the caller's term; what was due until now is noted as doubtful. Else 0
---
 -- Includes  room
 --           lease
 --

@@ -7,7 +7,6 @@
 --       nonce          of the caller's term
 --       reason         one word, for people
 --       prefer         who should lead next; empty: any. The others let it pass for a moment
---
 -- Includes  room
 --           lease
 --

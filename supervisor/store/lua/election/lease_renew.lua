@@ -11,7 +11,6 @@
 --       alive          prefix of the channels by which the caller shows that it lives; empty: it does not now
 --       replica        identity of the caller; empty: as the record says
 --       info           JSON of the caller as a candidate, as it is now: a reload may have changed it. Empty: as it was
---
 -- Includes  room
 --           lease
 --

@@ -6,7 +6,6 @@
 -- ARGV  epoch          of the term that shall end
 --       to             who should lead next; empty: any
 --       by             who asks, for people; a proof may stand behind it (core/signing.py)
---
 -- Includes  room
 --           lease
 --

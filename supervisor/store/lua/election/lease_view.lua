@@ -4,7 +4,6 @@
 --       genesis        string: identity of this data set
 --       events         stream: its last id is in the reply, so that a listener misses nothing after it
 -- ARGV  alive          prefix of the channels by which a holder shows that it lives; empty: do not count
---
 -- Includes  lease
 --
 -- Returns  VIEW, then the lease

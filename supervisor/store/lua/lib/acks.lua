@@ -1,5 +1,4 @@
 -- Library of the turn: acknowledgements and the children that they carry, as they were sent.
---
 -- Includes  queue
 local CHILD, CHILDREN_MAX = 4, 1000
 local ENDS = { ok = true, expired = true, replaced = true, cancelled = true, rejected = true } -- only history and result are kept

@@ -6,7 +6,6 @@
 --
 -- Runs for which nobody waits cost one command for all ends of a script. Nothing below stops an end: what a foreign key or
 -- a full memory makes impossible is left out, and those who wait find the end when they look again.
---
 -- Includes  limits
 local ENDED_MS, RUNG_MS, RUNG_MAX = 3600000, 60000, 10000
 

@@ -6,7 +6,6 @@
 --                                 `<when> <delay_ms> <queue> <id> <data>`; up, the length of the id of the run above;
 --                                 keep, for how many ms it is kept when nothing is left; after, the schedule whose
 --                                 followers wait for the end of all
---
 -- Includes  replace
 
 -- What changes in the tallies of this script's runs: collected, then written for each tally at once. A run's own end and
@@ -39,12 +38,18 @@ local function tally_error(id, run, code, message)
   end
 end
 
+-- Whether all runs that a tally counts were ok, or refused for their unique keys; and its field `other`.
+local function tally_success(key, other)
+  local sums = redis.call('HMGET', key, 'total', 'ok', 'duplicate', other)
+  return tonumber(sums[1]) == (tonumber(sums[2] or 0) or 0) + (tonumber(sums[3] or 0) or 0), sums[4]
+end
+
 -- Start what waits for the end of all runs below a run. One that cannot be started stays where it is, and the tally with
 -- it as long as one of the dead can be requeued.
 local FOLLOW_HISTORY = 1000000 -- no queue remembers more; its own turns trim to what it does
 local function tally_follow(key, count, above)
-  local sums, is_waiting = redis.call('HMGET', key, 'total', 'ok', 'duplicate', 'dead'), false
-  local is_success = tonumber(sums[1]) == (tonumber(sums[2] or 0) or 0) + (tonumber(sums[3] or 0) or 0)
+  local is_success, dead = tally_success(key, 'dead')
+  local is_waiting = false
   for n = 1, count do
     local line = redis.call('HGET', key, 'then:' .. whole(n))
     local when, wait, queue, id, data = string.match(line or '', '^(%l+) (%d+) (%S+) (%S+) (.*)$')
@@ -63,18 +68,17 @@ local function tally_follow(key, count, above)
       end
     end
   end
-  if is_waiting and (tonumber(sums[4] or 0) or 0) > 0 then
+  if is_waiting and (tonumber(dead or 0) or 0) > 0 then
     redis.call('PEXPIRE', key, TALLY_UNFINISHED_MS)
   end
 end
 
 -- All runs below a run of a schedule have ended: it counts as failed if one of them did, until that is requeued.
 local function tally_followed(id, key)
-  local sums = redis.call('HMGET', key, 'total', 'ok', 'duplicate', 'after')
-  if sums[4] then
+  local is_success, after = tally_success(key, 'after')
+  if after then
     local own, nominal = string.match(id, '^([^@!#]+)@(%d+)$')
-    local _, schedule = live_lines(sums[4] == '1' and own or sums[4]) -- 1: written by an older version
-    local is_success = tonumber(sums[1]) == (tonumber(sums[2] or 0) or 0) + (tonumber(sums[3] or 0) or 0)
+    local _, schedule = live_lines(after == '1' and own or after) -- 1: written by an older version
     if is_success then
       redis.call('HDEL', key, 'after')
     end

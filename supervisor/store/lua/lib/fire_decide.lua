@@ -1,5 +1,4 @@
 -- Library of fire: the decision about one item, and what is noted of it.
---
 -- Includes  fire_overlap
 
 local function enqueue(n, item, policy)

@@ -1,5 +1,4 @@
 -- Library of fire: its items, as they were sent. What is shared by items is read once: shapes, and groups of runs.
---
 -- Includes  run
 local WHAT = { due = true, missed = true, start = true, force = true, drop = true, initial = true }
 local names, place, shapes, kinds, items, groups = {}, {}, {}, {}, {}, {}

@@ -1,5 +1,4 @@
 -- Library of fire: what becomes of a due run while others of its schedule are unfinished.
---
 -- Includes  fire_schedules
 local HISTORY = 10000
 

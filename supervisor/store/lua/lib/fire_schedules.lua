@@ -1,5 +1,4 @@
 -- Library of fire: what is known of the schedules and runs of all items, before and while they are decided.
---
 -- Includes  fire_items
 --           place
 --           state

@@ -1,5 +1,4 @@
 -- Library of fire: what was decided is written, with as few commands as possible.
---
 -- Includes  fire_decide
 local LINES = 10 -- decisions in one entry of the log
 

@@ -4,7 +4,6 @@
 -- KEYS  lease
 --       genesis
 --       events
---
 -- Includes  clock
 --           number
 local EVENTS_MAX = 1000

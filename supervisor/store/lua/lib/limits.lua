@@ -20,7 +20,6 @@
 --
 -- A slot is given with `run` and taken with it, in one script, so it cannot leak; where one leaked all the same (a key
 -- deleted by hand), whoever finds all slots taken checks some holders, and frees those that do not run.
---
 -- Includes  queue
 local HEALED_MAX, SAMPLE = 4, 8
 

@@ -1,5 +1,4 @@
 -- Library: numbers of the lease record, in which anybody who may write to this server may have written something else.
---
 -- Includes  clock
 local DIGITS_MAX = 15 -- below 2^53
 

@@ -1,5 +1,4 @@
 -- Library: where a run is, and how it leaves there without having run.
---
 -- Includes  run
 --           stale
 --           lists

@@ -1,5 +1,4 @@
 -- Library of the turn: what is due becomes ready.
---
 -- Includes  run
 local PROMOTE_MAX = 64
 

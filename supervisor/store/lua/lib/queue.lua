@@ -1,5 +1,4 @@
 -- Library: what every script does alike to a queue.
---
 -- Includes  clock
 local BELL_MAX = 16
 

@@ -1,5 +1,4 @@
 -- Library of the turn: rates, and the lines of those that came too early for one.
---
 -- Includes  slots
 local GHOSTS_MAX, AGAIN_MIN_US, AGAIN_EACH_US, LINE_MS = 2000, 300000000, 100000, 86400000
 

@@ -1,7 +1,6 @@
 -- Library: runs that take the place of older ones with their concurrency key.
 --
 --   limit:n               hash    concurrency key to `queue id` of the newest run that replaces others
---
 -- Includes  limits
 
 -- Ask the runs that hold slots of a key longest to give way to newer ones, until `wanted` of them were asked. The agents

@@ -1,5 +1,4 @@
 -- Library: how a run ends.
---
 -- Includes  fanout
 --           ended
 

@@ -1,5 +1,4 @@
 -- Library of the turn: what acknowledgements cause, and what children come into being by them.
---
 -- Includes  acks
 --           slots
 --           run_logs

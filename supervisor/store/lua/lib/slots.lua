@@ -1,5 +1,4 @@
 -- Library of the turn: slots of concurrency keys, and those that wait for one.
---
 -- Includes  promote
 local LOOK_MAX, STEP_MIN, WOKEN_MAX = 200, 20, 8
 

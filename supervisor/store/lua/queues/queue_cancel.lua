@@ -7,7 +7,6 @@
 --       note           who asks and why, for the history
 --       nonce          of this call: sent again, it gets the same reply for ten minutes and hits nothing that came since
 --       runs...        queue (empty: where it is found), id and job (empty: any), at most 100 times
---
 -- Includes  room
 --           place
 --           memory

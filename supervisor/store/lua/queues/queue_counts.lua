@@ -2,7 +2,6 @@
 --
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  queue          which
---
 -- Includes  clock
 --
 -- Returns  now_ms, six ready counts (async high, normal, low, then sync), two suspect counts (async, sync), running,

@@ -5,7 +5,6 @@
 --       count          at most so many in a page, 1 to 10000
 --       order          newest: in that order; any: each run that is dead from the first page to the last comes
 --       position       0 at first, then the one of the previous page
---
 -- Includes  clock
 --
 -- Returns  next position (0 at the end), then id, died_ms, data, charges, error for each. One may come twice.

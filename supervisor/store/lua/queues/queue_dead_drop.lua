@@ -6,7 +6,6 @@
 --       note           who asks and why, for the history
 --       job            which they must be of; empty: any
 --       ids...         at most 100
---
 -- Includes  room
 --           place
 --

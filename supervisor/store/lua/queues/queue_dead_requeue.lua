@@ -7,7 +7,6 @@
 --       note           who asks and why, for the history
 --       job            which they must be of; empty: any
 --       ids...         at most 100
---
 -- Includes  place
 --
 -- Returns  for each run: REQUEUED, ABSENT (it is not dead, or of another job), BROKEN (nothing is left of it) or DUPLICATE, then the holder

@@ -3,7 +3,6 @@
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  queue          which
 --       limit          with more runs than this, whether every run is somewhere is not asked
---
 -- Includes  lists
 --
 -- Returns  one line for each violation, at most 100

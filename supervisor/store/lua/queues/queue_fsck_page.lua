@@ -5,7 +5,6 @@
 --       part           data, run, att, err, limits, blocked, stale or stat; later or dead; or a list
 --       position       0 at first, then the one of the previous page
 --       count          about so many entries, 1 to 1000
---
 -- Includes  clock
 --
 -- Returns  next position (0 at the end), then two texts for each entry: id or field, and of data its first three

@@ -6,7 +6,6 @@
 --       dead_cap       how many dead runs the queue keeps
 --       how            all, or limits: what they hold of these alone, for which no list is searched
 --       ids...         at most 100
---
 -- Includes  place
 --
 -- Returns  id, what is wrong, what was done about it (or empty): for each fault

@@ -5,7 +5,6 @@
 --       key            with slots: the concurrency key
 --       position       0 at first, then the one of the previous page
 --       is_mending     1: what is wrong is mended; 0: nothing is written
---
 -- Includes  limits
 --
 -- Returns  next position (0 at the end), then what, what is wrong, what was done about it (or empty): for each fault

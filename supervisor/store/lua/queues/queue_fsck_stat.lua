@@ -4,7 +4,6 @@
 -- ARGV  queue          which
 --       is_mending     1: they are forgotten; 0: nothing is written
 --       names...       which look wrong
---
 -- Includes  clock
 --
 -- Returns  name, and what was done about it (or empty): for each that is wrong

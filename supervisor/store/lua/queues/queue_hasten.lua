@@ -2,7 +2,6 @@
 --
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  runs...        queue (empty: where it is found), id and job (empty: any), at most 100 times
---
 -- Includes  place
 --
 -- Returns  for each run: queue (empty: unknown), and where it was: later (now it is ready), or where it still is

@@ -6,7 +6,6 @@
 --       part           a ready or suspect list, later, or wait: and a concurrency key
 --       count          at most so many, 1 to 100
 --       offset         of `later`: so many stayed so far
---
 -- Includes  place
 --
 -- Returns  how many entries were looked at, how many runs moved, how many stay because the target has one of their id

@@ -4,7 +4,6 @@
 -- ARGV  queue          which
 --       reason         for people
 --       by             who asks
---
 -- Includes  clock
 --
 -- Returns  1 it is paused now

@@ -3,7 +3,6 @@
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  priority       0 high, 1 normal, 2 low
 --       runs...        queue (empty: where it is found), id and job (empty: any), at most 100 times
---
 -- Includes  place
 --
 -- Returns  for each run: queue (empty: unknown), where it is, its former priority

@@ -8,7 +8,6 @@
 --       count          at most so many entries are looked at, 1 to 100
 --       history        how many ended attempts the queue remembers
 --       note           who asks and why, for the history
---
 -- Includes  room
 --           place
 --

@@ -2,7 +2,6 @@
 --
 -- KEYS  hist           list: ended attempts, the newest at the right
 -- ARGV  count          at most so many
---
 -- Includes  clock
 --
 -- Returns  lines, newest first

@@ -2,7 +2,6 @@
 --
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  queue          which
---
 -- Includes  queue
 --
 -- Returns  1 it was paused

@@ -7,7 +7,6 @@
 --       dead_before_ms dead runs that died earlier go too; 0: none
 --       dead_age_ms    and those that died longer ago; 0: none
 --       history_age_ms attempts that ended longer ago go too; 0: none
---
 -- Includes  queue
 --
 -- Returns  how many entries went; at most 500 of each by their age in one call, so call again while it returns as many

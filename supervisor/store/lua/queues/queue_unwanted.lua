@@ -6,7 +6,6 @@
 --       last_queue     where the page before ended; empty at first
 --       last_cursor    in that queue; 0 at first
 --       sessions...    of the caller's replica
---
 -- Includes  room
 --           place
 --

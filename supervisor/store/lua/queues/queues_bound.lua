@@ -2,7 +2,6 @@
 --
 -- KEYS  length_max     string
 -- ARGV  most           0: any number
---
 -- Includes  clock
 --
 -- Returns  1; where the number is 0: how many bounds there were, 0 or 1

@@ -5,7 +5,6 @@
 -- ARGV  cursor         in the set of queues; 0 at first, then the one of the previous page
 --       idle_ms        a queue is kept for so long after the last attempt on record
 --       jobs_ms        a job is kept for so long after it was last seen published
---
 -- Includes  room
 --           control
 --           lists

@@ -6,7 +6,6 @@
 --       need           history: they are searched; job: only where nothing else names the run's job; end: only where
 --                      nothing else tells that it ended
 --       queues...      where to look; none: in all
---
 -- Includes  clock
 --
 -- Returns  state, queue, data, charges, token, due_ms, died_ms, error, result, progress, the concurrency key that it waits

@@ -3,7 +3,6 @@
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  bell           of the process that waits
 --       runs...        queue (empty: where it is found) and id, at most 100 times
---
 -- Includes  place
 --
 -- Returns  for each run: the queue that it is in, while it has not ended; else empty

@@ -17,7 +17,6 @@
 --                      leaves behind: keep, counts, errors, then, steps (adr/0030); where ` l` follows, also
 --                      `<born> <number of the execution> <output>` (adr/0054), no output meaning that what is
 --                      kept of it is dropped; then the children of all of them, in the same order: id, queue, delay_ms, data
---
 -- Includes  fetch
 --           settle
 --

@@ -9,7 +9,6 @@
 --       keep_ms        how long one that ended is shown, and the runs it enqueued are remembered
 --       memory         at most so many runs of one schedule are remembered
 --       json           the request
---
 -- Includes  control
 --           backfill
 --

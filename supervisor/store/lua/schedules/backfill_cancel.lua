@@ -2,7 +2,6 @@
 --
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  backfill       id
---
 -- Includes  clock
 --           backfill
 --

@@ -14,7 +14,6 @@
 --       memory_ms      how long each run is remembered, apart from forced ones, whose ids hold a #
 --       skipped_before how many nominal times in between are known to have run
 --       items...       nominal_ms, run, queue, data, at most 100 times, oldest first
---
 -- Includes  term
 --           control
 --           backfill
@@ -26,7 +25,6 @@
 --          MOVED    the cursor is not the one that was seen: the caller's own earlier call; nothing written
 --          STALE    the definition changed; nothing written
 --          GONE     there is no such backfill
---          error FENCED <epoch>: the term is not the current one; nothing written
 local FIELDS = 4
 if not_whole(seen_ms, cursor_ms, max_running, memory_ms, skipped_before) or (#ARGV - FIRST + 1) % FIELDS ~= 0 or string.find(note, '\n') then
   return refuse('cursors, max_running, memory_ms, skipped_before and items of 4 fields')

@@ -5,7 +5,6 @@
 --       nonce          of the caller's term
 --       digest         of the whole set
 --       lease_ms       a candidate counts as live for two of these after it was last seen
---
 -- Includes  clock
 --           term
 --
@@ -13,7 +12,6 @@
 --          APPLIED  this set was the last that was brought in whole, and no other was begun since; nothing written
 --          OLDER    a live candidate holds a set with a higher revision; nothing to do
 --          NEEDED   compare, then send pages, removals and the end
---          error FENCED <epoch>: the term is not the current one; nothing written
 --
 -- A set gets a revision when it is first seen. While a live candidate holds one with a higher revision, an older set
 -- changes nothing, so that during a rolling update an old replica does not undo what a new one declared.

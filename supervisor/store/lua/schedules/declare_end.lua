@@ -5,12 +5,10 @@
 --       nonce          of the caller's term
 --       digest         of the whole set
 --       is_applied     1 whole, 0 refused: nothing was changed
---
 -- Includes  clock
 --           term
 --
 -- Returns  now_ms
---          error FENCED <epoch>: the term is not the current one; nothing written
 local SETS_MAX = 128
 local sets = keys.schedule_sets
 if is_applied == '1' then

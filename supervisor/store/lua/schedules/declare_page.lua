@@ -5,12 +5,10 @@
 --       nonce          of the caller's term
 --       digest         of the whole set
 --       items...       a definition of ten arguments, see lib/define.lua, at most 250 times
---
 -- Includes  term
 --           define
 --
 -- Returns  now_ms, then code and revision for each: CREATED CHANGED UNCHANGED CLASH (a dynamic one has the id)
---          error FENCED <epoch>: the term is not the current one; nothing written
 if digest == '' or digest == 'dynamic' or string.find(digest, '[#%s]')
   or (#ARGV - FIRST + 1) % DEFINITION_FIELDS ~= 0 then
   return refuse('digest and items of ' .. DEFINITION_FIELDS .. ' fields')

@@ -4,12 +4,10 @@
 -- ARGV  epoch          of the caller's term
 --       nonce          of the caller's term
 --       ids...         at most 250
---
 -- Includes  term
 --           control
 --
 -- Returns  one digit for each: 1 removed, 0 it was not there, or is dynamic
---          error FENCED <epoch>: the term is not the current one; nothing written
 check_plan()
 redis.call('HDEL', keys.schedule_sets, '#applied') -- see declare_page
 local now, reply = now_ms(), {}

@@ -19,7 +19,6 @@
 --                      wait     what the end of a run causes
 --                      keep_ms  for how long a completed schedule is kept
 --                      id, queue  of the run; - for missed and drop
---
 -- Includes  term
 --           fire_write
 --
@@ -38,7 +37,6 @@
 --          PAUSED     nothing written
 --          SKEWED     the due time is too far ahead of this server's time, or at_ms is, and the item depends on it;
 --                     nothing written
---          error FENCED <epoch>: the term is not the current one; nothing written
 --
 -- Does not ask whether the lease has run out: a term that nobody replaced cannot conflict.
 -- Reads everything first, decides, and writes at the end with as few commands as possible: 250 items in a few ms.

@@ -3,7 +3,6 @@
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  cursor         0 at first, then the one of the previous page
 --       count          roughly how many are examined
---
 -- Includes  queue
 --
 -- Returns  cursor (0 at the end), then the ids. There are none unless something is wrong.

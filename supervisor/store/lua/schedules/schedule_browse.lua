@@ -3,7 +3,6 @@
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  cursor         0 at first, then the one of the previous page
 --       count          roughly how many
---
 -- Includes  clock
 --
 -- Returns  cursor (0 at the end), now_ms, then id, record, watermark, next_ms, pause, the counters of its state and

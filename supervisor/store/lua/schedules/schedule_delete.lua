@@ -2,7 +2,6 @@
 --
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  items...       id and expected revision (or empty), at most 250 times
---
 -- Includes  control
 --
 -- Returns  now_ms, then code and revision for each

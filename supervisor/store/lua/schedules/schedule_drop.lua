@@ -2,7 +2,6 @@
 --
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  ids...         at most 250
---
 -- Includes  control
 --
 -- Returns  how many were dropped, for each

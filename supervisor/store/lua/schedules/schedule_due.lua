@@ -10,7 +10,6 @@
 --       late           at most so many of these, oldest first
 --       overdue_ms     how many are due earlier than this is counted
 --       ids...         schedules to read whatever their score is
---
 -- Includes  queue
 --
 -- Returns  now_ms, how many are in the plan, how many definitions there are, how many are overdue, first due time after `until_ms` (or empty), 1 if there may be more of the soon ones, the

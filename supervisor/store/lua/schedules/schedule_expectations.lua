@@ -5,7 +5,6 @@
 --       nonce          of the caller's term
 --       limit          at most so many are answered
 --       items...       member, score: as answered before, and told since
---
 -- Includes  term
 --           queue
 --
@@ -13,7 +12,6 @@
 --          <schedule>   no run of it ended ok for as long as it expects, counted from since_ms. ok_ms: its last success, or 0
 --          <run>        it has not ended ok in time
 --          +<schedule>  it was late, and keeps its promises again
---          error FENCED <epoch>: the term is not the current one; nothing written
 --
 -- A repeated call answers the same: nothing is settled before it was told. What is paused or completed is silent, and
 -- counts anew from when it goes on.

@@ -3,7 +3,6 @@
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  buffered       at most so many of the nominal times that wait
 --       ids...         at most 250
---
 -- Includes  clock
 --
 -- Returns  now_ms, then id, record (empty: there is none), watermark, next_ms, pause, state, unfinished runs, how many

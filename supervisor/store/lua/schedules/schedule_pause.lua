@@ -8,7 +8,6 @@
 --       nonce          of this call: sent again, it gets the same reply for ten minutes and moves no end
 --       revision       of the definition that the request was judged by; empty: any
 --       ids...         at most 250
---
 -- Includes  control
 --           memory
 --

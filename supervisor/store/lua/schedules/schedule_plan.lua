@@ -14,7 +14,6 @@
 --                                   delete the schedule if next_ms has passed, or to look again in a minute while a run
 --                                   of it is unfinished or waits
 --                      invalid      why the definition cannot be used; empty: it can
---
 -- Includes  term
 --           control
 --
@@ -25,7 +24,6 @@
 --          STALE    the definition or the pause changed; nothing written
 --          SKEWED   by this server's time the pause has not ended, or the schedule is to be kept; nothing written
 --          GONE     there is no definition: it is out of the plan
---          error FENCED <epoch>: the term is not the current one; nothing written
 local FIELDS, AGAIN_MS = 11, 60000
 if #ARGV < FIRST or (#ARGV - FIRST + 1) % FIELDS ~= 0 then return refuse('items of 11 fields') end
 for i = FIRST, #ARGV, FIELDS do

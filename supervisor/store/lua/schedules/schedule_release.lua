@@ -3,7 +3,6 @@
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  by             who suspended them
 --       ids...         at most 250
---
 -- Includes  control
 --
 -- Returns  now_ms, then code for each

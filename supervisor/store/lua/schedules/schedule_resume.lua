@@ -3,7 +3,6 @@
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  revision       of the definition that the request was judged by; empty: any
 --       ids...         at most 250
---
 -- Includes  control
 --
 -- Returns  now_ms, then code and watermark for each

@@ -6,13 +6,11 @@
 --       version        of the caller's zone data
 --       cursor         0 at first, then the one of the previous page
 --       count          roughly how many are examined
---
 -- Includes  clock
 --           term
 --
 -- Returns  cursor (0 at the end: the version is noted then, and the next call answers so at once), and how many are to be
 --          looked at
---          error FENCED <epoch>: the term is not the current one; nothing written
 if version == '' or not_whole(cursor, count) then return refuse('version, cursor and count') end
 if redis.call('HGET', keys.schedule_sets, '#zones') == version then return { '0', '0' } end
 local page, changed, asked = redis.call('HSCAN', keys.schedule_def, cursor, 'COUNT', count), 0, whole(-now_ms())

@@ -5,7 +5,6 @@
 --       reason         for people
 --       for_ms         how long, from this server's now
 --       ids...         at most 250
---
 -- Includes  control
 --
 -- Returns  now_ms, until_ms, then code for each

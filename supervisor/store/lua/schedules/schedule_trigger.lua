@@ -10,7 +10,6 @@
 --       queue          where it goes
 --       cap            at most so many runs of one schedule are remembered for a day; 0: this one is not counted
 --       data           the run
---
 -- Includes  control
 --
 -- Returns  code and now_ms

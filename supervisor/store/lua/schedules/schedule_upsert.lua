@@ -2,7 +2,6 @@
 --
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  items...       a definition of ten arguments, see lib/define.lua, at most 250 times
---
 -- Includes  define
 --
 -- Returns  now_ms, then code and revision for each

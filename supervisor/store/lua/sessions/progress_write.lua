@@ -2,7 +2,6 @@
 --
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  items...       id, fence, ttl_ms, JSON, once for each run
---
 -- Includes  clock
 --
 -- Returns  how many were written: one whose fence is smaller than that of what is there is left out, because it comes from

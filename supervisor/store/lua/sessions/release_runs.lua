@@ -8,7 +8,6 @@
 --       items...       queue, id, how: once for each run. How is unstarted, interrupted, crashed or suspect, the last two
 --                      with `pre` in front if it never began; behind it ` <attempt>|<fetched_ms>` where only that execution
 --                      is meant, and not any of the session's
---
 -- Includes  room
 --           run
 --

@@ -2,7 +2,6 @@
 --
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  items...       queue, id, fence (`session|attempt|fetched_ms`), born, number of the execution, JSON; once for each
---
 -- Includes  clock
 --           run_logs
 --

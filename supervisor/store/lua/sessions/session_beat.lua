@@ -3,7 +3,6 @@
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  ttl_ms         how long a session's description outlives this beat
 --       sessions...    names
---
 -- Includes  clock
 --           room
 --

@@ -5,7 +5,6 @@
 -- ARGV  session        its name
 --       counter        only if its beat counter still is this; empty: whatever it is, because its process is known
 --                      to be dead
---
 -- Includes  room
 --
 -- Returns  1 it is dying, also when it was before

@@ -6,7 +6,6 @@
 -- ARGV  session        its name
 --       ttl_ms         how long its description outlives its last beat
 --       info...        field, value, field, value …
---
 -- Includes  clock
 --           room
 --

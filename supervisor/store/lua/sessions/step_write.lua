@@ -10,7 +10,6 @@
 --       steps_max      how many there may be
 --       bytes_max      how large they may be together
 --       step           JSON
---
 -- Includes  clock
 --
 -- Returns  1 noted; 0 refused: the run is no longer the caller's; -1 too many steps, or too large
