@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import click
 
@@ -13,16 +13,13 @@ from supervisor.cli.help import SectionedCommand
 from supervisor.cli.options import DURATION, LoadSettings, config_options
 from supervisor.cli.output import print_value, say
 from supervisor.core.durations import DELAY_S_MAX
+from supervisor.core.effects import drive
 from supervisor.core.errors import JobFailedError, ResultGoneError, ResultTypeError, RunTimeoutError
 from supervisor.core.model import PRIORITIES
-from supervisor.operations.queues import Served, UnservedQueueError
-from supervisor.store.producer.destination import NAMES_SHOWN, Destination
-from supervisor.store.producer.options import EnqueueOptions
+from supervisor.operations import Effect, enqueueing
+from supervisor.operations.enqueueing import EnqueueEffect, EnqueueOptions, Producer
+from supervisor.operations.queues import Served
 from supervisor.telemetry.masking import mask_text
-
-if TYPE_CHECKING:
-    from supervisor.settings.sections.models import Settings
-    from supervisor.store.producer.producer import Producer
 
 
 def enqueue_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -90,7 +87,6 @@ def put_run(
         RunCancelledError: it was ended on request.
     """
     from supervisor.app.jobs import prepare_jobs
-    from supervisor.store.producer.producer import Producer
 
     if wait_s is not None and wait_s > DELAY_S_MAX:
         raise click.UsageError("--wait must be at most 366 days")
@@ -98,13 +94,24 @@ def put_run(
     settings = loaded.settings
     prepare_jobs(loaded)
     args = parse_arguments(arguments)
-    check = QueueCheck(settings, is_required=options.get("queue") is not None and not is_forced)
+    check = QueueWarning(settings.cluster, is_configured=True)
     with connected(settings) as connection:
         producer = Producer(
             settings.redis, cluster=settings.cluster, open_store=connection.open_store, destination=check
         )
+
+        def perform(effect: Effect | EnqueueEffect) -> Any:
+            if isinstance(effect, EnqueueEffect):
+                return producer.put(effect.job, effect.args, **effect.options)
+            return connection.run(effect)
+
+        remedy = "correct the name (`tenure queue list`), or give --force and start a worker for it"
+        configured = connection.configured_queues
+        request = enqueueing.enqueue(
+            connection.keys, job_name, args, is_forced=is_forced, configured=configured, remedy=remedy, **options
+        )
         try:
-            run_id = producer.enqueue(job_name, args, **options)
+            run_id = drive(request, perform).run_id
             click.echo(run_id)
             if wait_s is not None:
                 _print_result(producer, run_id, wait_s)
@@ -112,30 +119,16 @@ def put_run(
             producer.close()
 
 
-class QueueCheck(Destination):
-    """Check of the queue of one run: a warning where no live worker takes runs from it, or a refusal."""
-
-    def __init__(self, settings: Settings, *, is_required: bool) -> None:
-        """Build it; ``is_required``: the queue was named by hand, so one that nobody serves is probably a mistake."""
-        super().__init__(settings.cluster, is_configured=True)
-        self._cluster = settings.cluster
-        self._configured = {queue for pool in settings.workers.values() for queue in pool.queues}
-        self._is_required = is_required
+class QueueWarning(enqueueing.Destination):
+    """Warning for a person where no live worker takes runs from the queue of one run."""
 
     def judge(self, queue: str, served: Served, others: Sequence[str], *, asked_ns: int) -> None:  # noqa: ARG002 - one run
-        """Warn or refuse; see ``Destination.judge``.
-
-        Raises:
-            UnservedQueueError: the queue is required to be served, and no pool here is configured for it.
-        """
+        """Warn; see ``Destination.judge``."""
         if served is Served.YES:
             return
-        if self._is_required and queue not in self._configured:
-            raise UnservedQueueError(
-                queue, "correct the name (`tenure queue list`), or give --force and start a worker for it"
-            )
         if served is Served.NO_CLUSTER:
-            holds = f" in this database, which holds {', '.join(sorted(others)[:NAMES_SHOWN])}" if others else ""
+            shown = ", ".join(sorted(others)[: enqueueing.NAMES_SHOWN])
+            holds = f" in this database, which holds {shown}" if others else ""
             found, remedy = f"no replica of cluster {self._cluster} was ever seen{holds}", "start one: `tenure run`"
         else:
             found = f"no live worker takes runs from queue {queue}"

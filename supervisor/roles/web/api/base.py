@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -16,13 +16,13 @@ from supervisor.core.durations import parse_duration
 from supervisor.core.effects import drive_async
 from supervisor.core.json_values import read_json
 from supervisor.core.signing import Signer
-from supervisor.operations import Delay, Effect, Operation
+from supervisor.operations import Delay, Effect
+from supervisor.operations.enqueueing import EnqueueEffect, Producer
 from supervisor.roles.web.api.run_waiting import RunWaiters
 from supervisor.roles.web.cluster_snapshot import Overviews
 from supervisor.roles.web.responses import ASKER, bad_request
 from supervisor.store.client.sync_client import AsyncStore
 from supervisor.store.keys import Keys
-from supervisor.store.producer.producer import Producer
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -53,12 +53,17 @@ class ApiHandlers:
         self._keys = context.keys
 
     async def _ask(
-        self, operation: Callable[Concatenate[Keys, P], Operation[T]], *args: P.args, **options: P.kwargs
+        self,
+        operation: Callable[Concatenate[Keys, P], Generator[Effect | EnqueueEffect, Any, T]],
+        *args: P.args,
+        **options: P.kwargs,
     ) -> T:
         """Return the result of ``operation`` on this cluster; its errors are answers by their ``http_status``."""
         return await drive_async(operation(self._keys, *args, **options), self._perform)
 
-    async def _perform(self, effect: Effect) -> Any:
+    async def _perform(self, effect: Effect | EnqueueEffect) -> Any:
+        if isinstance(effect, EnqueueEffect):
+            return await self._at.producer.put_async(effect.job, effect.args, **effect.options)
         return await (asyncio.sleep(effect.seconds) if isinstance(effect, Delay) else self._at.store.run(effect))
 
 

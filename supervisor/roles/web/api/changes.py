@@ -16,7 +16,7 @@ from aiohttp import web
 
 from supervisor.core.errors import ArgumentsError, PayloadTooLargeError, UnknownJobError
 from supervisor.core.model import PRIORITIES
-from supervisor.operations import queues, runs, schedules
+from supervisor.operations import enqueueing, runs, schedules
 from supervisor.operations.runs import CancelCode, Placed, UnknownRunError
 from supervisor.operations.schedules import DeleteCode, ResumeCode, TriggerCode, UnknownScheduleError
 from supervisor.roles.web.api.access import may_enqueue, permit_run, permit_schedule
@@ -88,12 +88,14 @@ class ApiChanges(ApiHandlers):
         """Enqueue a run of a job."""
         body, job = await body_of(request, EnqueueBody), request.match_info["job"]
         may_enqueue(request, job, queue=body.queue, run_id=body.run_id)
-        if body.queue is not None and not body.force:
-            await self._must_be_served(body.queue)
         try:
-            put = await self._at.producer.put_async(
+            put = await self._ask(
+                enqueueing.enqueue,
                 job,
                 body.args,
+                is_forced=body.force,
+                configured=self._at.own_queues,
+                remedy='correct the name, or send "force": true and start a worker for it',
                 queue=body.queue,
                 priority=body.priority,
                 delay=body.delay,
@@ -108,16 +110,6 @@ class ApiChanges(ApiHandlers):
             raise web.HTTPBadRequest(text=str(error)) from error
         note(request, "api_enqueued", run=put.run_id, job=job)
         return json_response({"run": put.run_id, "new": put.is_new}, status_code=201 if put.is_new else 200)
-
-    async def _must_be_served(self, queue: str) -> None:
-        """Raise 409 unless a pool of this replica, or a live worker of any, takes runs from ``queue``."""
-        try:
-            is_served = queue in self._at.own_queues or await self._ask(queues.is_served, queue)
-        except ValueError as error:
-            raise bad_request("queue", queue, str(error)) from error
-        if not is_served:
-            remedy = 'correct the name, or send "force": true and start a worker for it'
-            raise queues.UnservedQueueError(queue, remedy)
 
     async def pause(self, request: web.Request) -> web.Response:
         """Pause a schedule."""

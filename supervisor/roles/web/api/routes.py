@@ -15,6 +15,7 @@ import msgspec
 from aiohttp import web
 
 from supervisor.core.errors import StoreRefusedError, TenureError
+from supervisor.operations.enqueueing import Producer
 from supervisor.roles.child import Seat
 from supervisor.roles.web.access.auth import needs
 from supervisor.roles.web.api import backfills, changes, control
@@ -30,7 +31,6 @@ from supervisor.roles.web.responses import json_response, refused, unavailable
 from supervisor.settings.web.tokens import Scope
 from supervisor.store.client.sync_client import AsyncStore, Store
 from supervisor.store.keys import Keys
-from supervisor.store.producer.producer import Producer
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 PATH = "/api/v1"

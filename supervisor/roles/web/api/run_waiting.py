@@ -10,9 +10,9 @@ from aiohttp import web
 
 from supervisor.core.durations import parse_duration
 from supervisor.operations import runs
+from supervisor.operations.enqueueing import Producer
 from supervisor.roles.web.events.handlers import EventPages
 from supervisor.roles.web.responses import ADMIT, ASKER, PEER, bad_request, unavailable
-from supervisor.store.producer.producer import Producer
 
 WAITING_MAX = 16
 WAITING_PER_ASKER_MAX = 8
