@@ -13,11 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from supervisor.core.errors import ConfigError, Problem
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.diff import DefinitionDifference, FieldChange, field_changes
 from supervisor.operations import Delay, Operation, Tell, one, slices, untold
-from supervisor.operations.schedules import browse, delete, has_labels
+from supervisor.operations.followers import unfollowable
+from supervisor.operations.schedules import browse, delete, drop_buffered, has_labels
 from supervisor.store.keys import Keys
 from supervisor.store.schedules.definitions import BATCH_MAX, Change, DefineCode, Definitions, DeleteCode
 from supervisor.store.schedules.reads import Record, Views, change_of
@@ -39,6 +42,23 @@ class Compared:
     revision: int = 0  # of what is stored
 
 
+@dataclass(frozen=True, slots=True)
+class ApplyPlan:
+    """Everything that an apply would do."""
+
+    compared: list[Compared]
+    surplus: list[Record]  # to be deleted
+
+    def rows(self) -> list[dict[str, str]]:
+        """Return schedule, difference and changed fields of each."""
+        rows = [
+            {"schedule": each.id, "difference": each.difference.value, "fields": ", ".join(map(_words, each.fields))}
+            for each in self.compared
+        ]
+        deleted = DefinitionDifference.DELETED.value
+        return rows + [{"schedule": each.id, "difference": deleted, "fields": ""} for each in self.surplus]
+
+
 @dataclass(slots=True)
 class ApplyResult:
     """Result of an apply."""
@@ -48,6 +68,55 @@ class ApplyResult:
     unchanged: int = 0
     deleted: int = 0
     refused: list[tuple[str, str]] = field(default_factory=list)  # (id, why)
+    dropped: int = 0  # due times that waited in buffers
+
+    def record(self) -> dict[str, Any]:
+        """Return the result for programs."""
+        counts = {name: getattr(self, name) for name in ("created", "changed", "unchanged", "deleted")}
+        return counts | {"refused": [{"schedule": name, "why": why} for name, why in self.refused]}
+
+
+def plan(
+    keys: Keys, wanted: Sequence[ScheduleDef], *, labels: Mapping[str, str] | None = None, tell: Tell = untold
+) -> Operation[ApplyPlan]:
+    """Return the difference between ``wanted`` and the stored schedules.
+
+    Args:
+        keys: of the cluster.
+        wanted: valid definitions.
+        labels: dynamic schedules with all of these that are not ``wanted`` are to be deleted; None: none is.
+        tell: is told how many are compared.
+
+    Raises:
+        ConfigError: one follows a schedule that it cannot follow, or has the id of a static one.
+    """
+    faults = yield from unfollowable(keys, wanted)
+    remedy = "name one that is there, with times of its own or after others"
+    problems = [Problem(name, "after", why, remedy) for name, why in faults]
+    if problems:
+        raise ConfigError(problems)
+    found = yield from compare(keys, wanted, tell=tell)
+    remedy = "change it there, or choose another id"
+    what = "a configuration defines a schedule of this id"
+    problems = [Problem(each.id, "", what, remedy) for each in found if each.is_clash]
+    if problems:
+        raise ConfigError(problems)
+    if labels is None:
+        return ApplyPlan(found, [])
+    return ApplyPlan(found, (yield from surplus(keys, {each.id for each in wanted}, labels)))
+
+
+def carry_out(
+    keys: Keys, planned: ApplyPlan, *, wall_ms: int, drops_buffered: bool = False, tell: Tell = untold
+) -> Operation[ApplyResult]:
+    """Write and delete as ``planned``; with ``drops_buffered`` drop the waiting due times of what changes."""
+    result, count = ApplyResult(), len(planned.compared)
+    yield from write(keys, planned.compared, result, wall_ms=wall_ms, tell=tell)
+    yield from remove(keys, planned.surplus, result, tell=lambda done: tell(count + done))
+    if drops_buffered:
+        changed = [each.id for each in planned.compared if each.difference is DefinitionDifference.CHANGED]
+        result.dropped = yield from drop_buffered(keys, changed)
+    return result
 
 
 def compare(keys: Keys, wanted: Sequence[ScheduleDef], *, tell: Tell = untold) -> Operation[list[Compared]]:
@@ -127,6 +196,14 @@ def compared(definition: ScheduleDef, record: Record | None, now_ms: int) -> Com
         is_clash=not record.is_dynamic,
         revision=record.revision,
     )
+
+
+def _words(change: FieldChange) -> str:
+    """Return a change; of an argument only that it changes, since any value may be a secret."""
+    if f"{change.field}.".startswith("template.args."):
+        verb = "added" if change.before is None else "removed" if change.after is None else "changed"
+        return f"{change.field}: {verb}"
+    return f"{change.field}: {change.before!r} → {change.after!r}"
 
 
 _REFUSALS = {

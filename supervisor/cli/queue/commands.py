@@ -46,7 +46,7 @@ def fsck(*, names: tuple[str, ...], is_mending: bool, connection: Connection) ->
     total, dead_cap = connection.ask(queues.entries, known), connection.settings.queues.dead
     with progress("reading", total) as tell:
         found = connection.ask(queues.verify, known, is_mending=is_mending, dead_cap=dead_cap, tell=tell)
-    rows = [{"queue": each.queue, "what": each.what, "problem": each.problem, "done": each.remedy} for each in found]
+    rows = [each.record() for each in found]
     empty = f"nothing is wrong in {len(known)} queue{'' if len(known) == 1 else 's'}"
     columns = ("queue", "what", "problem", "done") if is_mending else ("queue", "what", "problem")
     print_rows(rows, columns=columns, empty=empty)

@@ -16,11 +16,9 @@ from supervisor.cli.output import is_table, output_option, print_rows, print_val
 from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_FAILED, EXIT_OK, ConfigError, Problem
 from supervisor.core.model import ScheduleDef
-from supervisor.core.schedules.diff import DefinitionDifference, FieldChange
+from supervisor.core.schedules.diff import DefinitionDifference
 from supervisor.operations import apply as operations
-from supervisor.operations import followers, schedules
-from supervisor.operations.apply import ApplyResult, Compared
-from supervisor.operations.schedules import Record
+from supervisor.operations.apply import ApplyResult
 
 REFUSED_SHOWN = 50
 NOTES_MAX = 20
@@ -84,19 +82,24 @@ def apply(
     read = read_files(file)
     with connected(loaded.settings) as connection:
         definitions = _validated(connection, loaded, read, name=str(file), form=form)
-        found = _compared(connection, definitions)
-        wanted = {each.id for each in definitions}
-        surplus = connection.ask(operations.surplus, wanted, dict(labels)) if prune else []
+        with progress("comparing", len(definitions)) as advance:
+            plan = connection.ask(operations.plan, definitions, labels=dict(labels) if prune else None, tell=advance)
         if dry_run:
-            return _show(found, surplus)
-        if surplus:
-            confirm(f"Delete {len(surplus)} schedules that {file} does not name?", yes=yes)
-        code = _apply(connection, found, surplus)
-        if drop_buffered:
-            changed = [each.id for each in found if each.difference is DefinitionDifference.CHANGED]
-            dropped = connection.ask(schedules.drop_buffered, changed)
-            say(f"{dropped} waiting due times dropped", err=True)
-        return code
+            same = DefinitionDifference.UNCHANGED.value
+            rows = [each for each in plan.rows() if not is_table() or each["difference"] != same]
+            print_rows(rows, columns=_COLUMNS, empty="nothing would change")
+            return EXIT_OK
+        if plan.surplus:
+            confirm(f"Delete {len(plan.surplus)} schedules that {file} does not name?", yes=yes)
+        with progress("applying", len(plan.compared) + len(plan.surplus)) as advance:
+            wall_ms = SystemClock().wall_ms()
+            done = connection.ask(
+                operations.carry_out, plan, wall_ms=wall_ms, drops_buffered=drop_buffered, tell=advance
+            )
+    _show(done)
+    if drop_buffered:
+        say(f"{done.dropped} waiting due times dropped", err=True)
+    return EXIT_FAILED if done.refused else EXIT_OK
 
 
 def read_raw(file: Path) -> bytes:
@@ -160,60 +163,12 @@ def _note_past(definitions: tuple[ScheduleDef, ...]) -> None:
         say(f"note: and {len(notes) - NOTES_MAX} more", err=True)
 
 
-def _compared(connection: Connection, definitions: tuple[ScheduleDef, ...]) -> list[Compared]:
-    if faults := connection.ask(followers.unfollowable, definitions):
-        remedy = "name one that is there, with times of its own or after others"
-        fail(ConfigError([Problem(name, "after", why, remedy) for name, why in faults]))
-    with progress("comparing", len(definitions)) as advance:
-        found = connection.ask(operations.compare, definitions, tell=advance)
-    clashes = [each.id for each in found if each.is_clash]
-    if clashes:
-        remedy = "change it there, or choose another id"
-        fail(
-            ConfigError(
-                [Problem(name, "", "a configuration defines a schedule of this id", remedy) for name in clashes]
-            )
-        )
-    return found
-
-
-def _show(found: list[Compared], surplus: list[Record]) -> int:
-    rows: list[dict[str, Any]] = [
-        {
-            "schedule": each.id,
-            "difference": each.difference.value,
-            "fields": ", ".join(map(_change_words, each.fields)),
-        }
-        for each in found
-        if not is_table() or each.difference is not DefinitionDifference.UNCHANGED
-    ]
-    rows += [{"schedule": each.id, "difference": DefinitionDifference.DELETED.value, "fields": ""} for each in surplus]
-    print_rows(rows, columns=_COLUMNS, empty="nothing would change")
-    return EXIT_OK
-
-
-def _apply(connection: Connection, found: list[Compared], surplus: list[Record]) -> int:
-    outcome = ApplyResult()
-    with progress("applying", len(found)) as advance:
-        wall_ms = SystemClock().wall_ms()
-        connection.ask(operations.write, found, outcome, wall_ms=wall_ms, tell=advance)
-    if surplus:
-        with progress("deleting", len(surplus)) as advance:
-            connection.ask(operations.remove, surplus, outcome, tell=advance)
-    counts = {name: getattr(outcome, name) for name in ("created", "changed", "unchanged", "deleted")}
-    if is_table():
-        told = ", ".join(f"{count} {name}" for name, count in counts.items() if count or name != "deleted")
-        say(f"{told}, {len(outcome.refused)} refused" if outcome.refused else told)
-        for name, why in outcome.refused[:REFUSED_SHOWN]:
-            say(f"{name}: {why}", err=True)
-    else:
-        print_value({**counts, "refused": [{"schedule": name, "why": why} for name, why in outcome.refused]})
-    return EXIT_FAILED if outcome.refused else EXIT_OK
-
-
-def _change_words(change: FieldChange) -> str:
-    """Return the changes; of an argument only that it changes, since any value may be a secret."""
-    if f"{change.field}.".startswith("template.args."):
-        verb = "added" if change.before is None else "removed" if change.after is None else "changed"
-        return f"{change.field}: {verb}"
-    return f"{change.field}: {change.before!r} → {change.after!r}"
+def _show(done: ApplyResult) -> None:
+    if not is_table():
+        print_value(done.record())
+        return
+    counts = {name: getattr(done, name) for name in ("created", "changed", "unchanged", "deleted")}
+    told = ", ".join(f"{count} {name}" for name, count in counts.items() if count or name != "deleted")
+    say(f"{told}, {len(done.refused)} refused" if done.refused else told)
+    for name, why in done.refused[:REFUSED_SHOWN]:
+        say(f"{name}: {why}", err=True)

@@ -52,6 +52,10 @@ class FsckFinding:
     problem: str
     remedy: str
 
+    def record(self) -> dict[str, str]:
+        """Return the fault for programs."""
+        return {"queue": self.queue, "what": self.what, "problem": self.problem, "done": self.remedy}
+
 
 @dataclass(slots=True)
 class _Picture:

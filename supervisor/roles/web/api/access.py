@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from aiohttp import web
 
@@ -54,11 +54,20 @@ def must_reach_queue(request: web.Request, queue: str, *, job: str = "") -> None
     _must_reach(request, job, queue, {})
 
 
-def must_be_unlimited(request: web.Request) -> None:
+def must_be_unlimited(request: web.Request, why: str = "processes run what it does not reach") -> None:
     """Raise 403 where the token has limits: a process, or the leader, serves runs of all jobs."""
     token = request[HOLDER]
     if token.is_limited:
-        raise web.HTTPForbidden(text=f"the token {token.name} is limited, and processes run what it does not reach")
+        raise web.HTTPForbidden(text=f"the token {token.name} is limited, and {why}")
+
+
+def may_define(request: web.Request, definitions: Sequence[ScheduleDef]) -> None:
+    """Raise 403 unless the token may choose arguments for the jobs of all ``definitions``."""
+    token = request[HOLDER]
+    for definition in definitions:
+        if token.must_name(job := definition.template.job):
+            text = f"the token {token.name} may not define {definition.id}, of job {job}{token.remedy(job)}"
+            raise web.HTTPForbidden(text=text)
 
 
 def may_enqueue(request: web.Request, job: str, *, queue: str | None, run_id: str | None) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -21,6 +21,8 @@ from supervisor.operations.enqueueing import EnqueueEffect, Producer
 from supervisor.roles.web.api.run_waiting import RunWaiters
 from supervisor.roles.web.cluster_snapshot import Overviews
 from supervisor.roles.web.responses import ASKER, bad_request
+from supervisor.settings.sections.calendars import NamedCalendarSettings
+from supervisor.settings.sections.pipeline import ProfileSettings
 from supervisor.store.client.sync_client import AsyncStore
 from supervisor.store.keys import Keys
 
@@ -41,7 +43,10 @@ class ApiContext:
     waits: RunWaiters
     overviews: Overviews
     history: int  # how many ended attempts each queue remembers
+    dead_cap: int  # how many dead runs each queue keeps
     signer: Signer | None  # of commands to replicas; None: the cluster has no key
+    profiles: Mapping[str, ProfileSettings]
+    calendars: Mapping[str, NamedCalendarSettings]
     own_queues: frozenset[str]  # of this replica's pools: known and served also while their workers are replaced
 
 

@@ -44,6 +44,13 @@ class MoveBody(msgspec.Struct, forbid_unknown_fields=True):
     to: str
 
 
+class VerifyBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Queues to be verified, all without a name; with ``fix`` faults are mended, and no run is lost."""
+
+    queues: list[str] = []
+    fix: bool = False
+
+
 class RequeueBody(msgspec.Struct, forbid_unknown_fields=True):
     """Another execution of a dead run, not before ``delay`` is over."""
 
@@ -110,6 +117,19 @@ class ApiControl(ApiHandlers):
         note(request, "api_queue_moved", queue=queue, to=body.to, moved=str(moved))
         return json_response({"queue": queue, "to": body.to, "moved": moved, "stayed": stayed})
 
+    async def verify_queues(self, request: web.Request) -> web.Response:
+        """Verify that every run is in exactly one place, and that counters and limits are true."""
+        must_be_unlimited(request)
+        body = await body_of(request, VerifyBody)
+        known = await self._ask(queues.known, body.queues, self._at.own_queues)
+        found = await self._ask(queues.verify, known, is_mending=body.fix, dead_cap=self._at.dead_cap)
+        if any(each.remedy for each in found):
+            note(request, "api_queues_mended", mended=str(sum(bool(each.remedy) for each in found)))
+        faults = [
+            {"queue": each.queue, "what": each.what, "problem": each.problem, "done": each.remedy} for each in found
+        ]
+        return json_response({"queues": known, "faults": faults})
+
     async def requeue_dead(self, request: web.Request) -> web.Response:
         """Let a dead run be executed again."""
         body = await body_of(request, RequeueBody)
@@ -148,10 +168,23 @@ class ApiControl(ApiHandlers):
         """Replace a worker by a fresh one."""
         return await self._command(request, Word.RECYCLE)
 
+    async def worker_stacks(self, request: web.Request) -> web.Response:
+        """Have a worker write the stacks of its threads to the log of its replica."""
+        return await self._command(request, Word.STACKS)
+
+    async def reload_replica(self, request: web.Request) -> web.Response:
+        """Have a tree follow its changed configuration."""
+        return await self._command(request, Word.RELOAD)
+
+    async def stop_replica(self, request: web.Request) -> web.Response:
+        """Stop a tree; its running jobs are finished within the grace."""
+        return await self._command(request, Word.STOP)
+
     async def _command(self, request: web.Request, word: Word) -> web.Response:
+        """Send a command to a worker process, or to all of a replica, and answer with what it said."""
         await body_of(request, EmptyBody)
         must_be_unlimited(request)
-        worker = request.match_info["worker"]
+        worker = request.match_info.get("worker") or request.match_info["replica"]
         replica, _, slot = worker.partition("/")
         target = await self._ask(workers.target, worker if "/" in slot else slot, replica)
         answer = await self._ask(

@@ -18,8 +18,9 @@ from aiohttp import web
 from supervisor.core.jobs.job_cards import JobCard
 from supervisor.core.json_values import read_json
 from supervisor.core.units import SECOND_NS
-from supervisor.operations import dead, jobs, leader, queues, run_logs, runs, schedules, workers
+from supervisor.operations import dead, jobs, leader, plugins, queues, run_logs, runs, schedules, workers
 from supervisor.operations.dead import DeadRun
+from supervisor.operations.plugins import PluginRecord
 from supervisor.operations.runs import HistoryEntry, RunningRun, RunView, Tally, status_of
 from supervisor.operations.schedules import Record
 from supervisor.operations.workers import WorkerView
@@ -171,6 +172,11 @@ class ApiReads(ApiHandlers):
                 self._reports_until_ns = self._at.clock.elapsed_ns() + int(REPORT_FRESH_S * SECOND_NS)
         return json_response({"workers": [_worker(each) for each in self._reports]})
 
+    async def plugins(self, _request: web.Request) -> web.Response:
+        """The state of every plugin that a worker needed, one for each set of options."""
+        found = await self._ask(plugins.records)
+        return json_response({"plugins": [_plugin(each) for name in sorted(found) for each in found[name]]})
+
     async def _queue_of(self, request: web.Request) -> str | None:
         """Return the queue that is named in the query, if it is known."""
         queue = request.query.get("queue")
@@ -270,19 +276,18 @@ def _schedule(record: Record, now_ms: int) -> dict[str, Any]:
     }
 
 
+def _plugin(record: PluginRecord) -> dict[str, Any]:
+    shown = msgspec.structs.asdict(record) | {"reason": mask(record.reason)}
+    return {name: value for name, value in shown.items() if name not in {"v", "metadata"}}
+
+
 def _job(name: str, stored: bytes) -> dict[str, Any]:
     try:
         card = read_json(stored, JobCard)
     except msgspec.DecodeError:
         return {"job": name}
-    template = card.template
-    return {
-        "job": name,
-        "kind": template.kind,
-        "queue": template.queue,
-        "required": card.required,
-        "optional": card.optional,
-    }
+    needs = {"required": card.required, "optional": card.optional}
+    return {"job": name, "kind": card.template.kind, "queue": card.template.queue} | needs
 
 
 def _result(request: web.Request, view: RunView) -> dict[str, Any]:

@@ -18,7 +18,8 @@ from supervisor.core.errors import StoreRefusedError, TenureError
 from supervisor.operations.enqueueing import Producer
 from supervisor.roles.child import Seat
 from supervisor.roles.web.access.auth import needs
-from supervisor.roles.web.api import backfills, changes, control
+from supervisor.roles.web.api import apply, backfills, changes, control
+from supervisor.roles.web.api.apply import ApiApply
 from supervisor.roles.web.api.backfills import ApiBackfills
 from supervisor.roles.web.api.base import ApiContext
 from supervisor.roles.web.api.changes import ApiChanges
@@ -86,9 +87,12 @@ ROUTES = (
     ApiRoute("GET", "/runs/{run}", "run", Scope.READ, "One run, now or when it has ended", (200, 400, 404), _WAIT),
     ApiRoute("GET", "/dead", "dead", Scope.READ, "The newest dead runs", (200, 400, 404), _DEAD),
     ApiRoute("GET", "/dead/{run}", "dead_run", Scope.READ, "One dead run", (200, 400, 404)),
+    ApiRoute("GET", "/plugins", "plugins", Scope.READ, "State of the plugins, as workers found it", (200,)),
     ApiRoute("GET", "/workers", "workers", Scope.READ, "Worker processes of all replicas", (200, 409)),
     ApiRoute("POST", "/jobs/{job}/runs", "enqueue", Scope.OPERATE, "Enqueue a run", (200, 201, 400, 404, 409, 413),
              None, changes.EnqueueBody),
+    ApiRoute("POST", "/schedules", "apply", Scope.OPERATE, "Create and change dynamic schedules", (200, 400), None,
+             apply.ApplyBody),
     ApiRoute("POST", "/schedules/{schedule}/pause", "pause", Scope.OPERATE, "Pause a schedule", (200, 400, 404), None,
              changes.PauseBody),
     ApiRoute("POST", "/schedules/{schedule}/resume", "resume", Scope.OPERATE, "End its pause", (200, 400, 404), None,
@@ -107,6 +111,8 @@ ROUTES = (
              (200, 400, 404, 409), None, changes.RunBody),
     ApiRoute("POST", "/runs/{run}/priority", "set_priority", Scope.OPERATE, "Give a run another priority",
              (200, 400, 404, 409), None, changes.PriorityBody),
+    ApiRoute("POST", "/queues/verify", "verify_queues", Scope.ADMIN, "Verify queues, and mend what is wrong",
+             (200, 400, 404), None, control.VerifyBody),
     ApiRoute("POST", "/queues/{queue}/pause", "pause_queue", Scope.OPERATE, "Pause a queue", (200, 400, 404), None,
              control.QueuePauseBody),
     ApiRoute("POST", "/queues/{queue}/resume", "resume_queue", Scope.OPERATE, "End its pause", (200, 400, 404), None,
@@ -125,6 +131,12 @@ ROUTES = (
              changes.EmptyBody),
     ApiRoute("POST", "/workers/{worker}/recycle", "recycle_worker", Scope.ADMIN, "Replace it by a fresh one", _COMMAND,
              None, changes.EmptyBody),
+    ApiRoute("POST", "/workers/{worker}/stacks", "worker_stacks", Scope.ADMIN, "Write its stacks to the log", _COMMAND,
+             None, changes.EmptyBody),
+    ApiRoute("POST", "/replicas/{replica}/reload", "reload_replica", Scope.ADMIN, "Follow its changed configuration",
+             _COMMAND, None, changes.EmptyBody),
+    ApiRoute("POST", "/replicas/{replica}/stop", "stop_replica", Scope.ADMIN, "Stop it as SIGTERM does", _COMMAND, None,
+             changes.EmptyBody),
     ApiRoute("POST", "/leader/clear-hold", "clear_hold", Scope.ADMIN, "Let it fire again after Redis lost data",
              (200, 400), None, changes.EmptyBody),
     ApiRoute("POST", "/leader/resign", "resign", Scope.ADMIN, "Ask the leader to hand over", (200, 202, 400, 409), None,
@@ -151,10 +163,14 @@ def routes(seat: Seat, store: AsyncStore, overviews: Overviews, event_pages: Eve
         waits=RunWaiters(producer, event_pages),
         overviews=overviews,
         history=settings.queues.history,
+        dead_cap=settings.queues.dead,
         signer=settings.commands.signer(settings.cluster),
+        profiles=settings.profiles,
+        calendars=settings.calendars,
         own_queues=frozenset(queue for pool in settings.workers.values() for queue in pool.queues),
     )
-    parts = (event_pages, ApiReads(context), ApiChanges(context), ApiBackfills(context), ApiControl(context))
+    kinds = (ApiReads, ApiChanges, ApiApply, ApiBackfills, ApiControl)
+    parts = (event_pages, *(kind(context) for kind in kinds))
     found = [web.get(f"{PATH}/openapi.json", _openapi)]
     for route in ROUTES:
         handler = next(getattr(part, route.handler) for part in parts if hasattr(part, route.handler))

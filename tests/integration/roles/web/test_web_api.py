@@ -34,6 +34,7 @@ def filled(path: str) -> str:
         run="no-such-run",
         queue="default",
         worker="r2/w-0",
+        replica="r2",
         backfill="0011aabb",
     )
 

@@ -43,7 +43,13 @@ def more_tokens() -> str:
 def ask_route(api: Any, route: ApiRoute, token: str, run: str, backfill: str = "b") -> int:
     """Ask for a change with names that exist; return the status."""
     path = route.path.format(
-        schedule="team/nightly", job="mail.send", run=run, queue="default", worker="r2/w-0/1", backfill=backfill
+        schedule="team/nightly",
+        job="mail.send",
+        run=run,
+        queue="default",
+        worker="r2/w-0/1",
+        replica="r2",
+        backfill=backfill,
     )
     return ask(api, route.method, PATH + path, token, BODIES.get(route.handler, {}))[0]
 
@@ -65,7 +71,7 @@ def test_a_token_for_some_jobs_changes_nothing_of_others(api: Any, world: StoreC
             return ask_route(api, route, name, run, backfill)
 
         assert {answer(name) for name in ("reporter", "queuer", "outsider")} == {403}, route.path
-        is_others = route.scope > Scope.OPERATE or route.handler in OF_QUEUES
+        is_others = route.scope > Scope.OPERATE or route.handler in {*OF_QUEUES, "apply"}
         may_mailer = not is_others or route.handler == "purge_queue"
         assert answer("mailer") in ({200, 201, 202} if may_mailer else {403}), route.path
         may_labelled = not is_others and route.handler != "enqueue"  # a run by itself has no labels, nor has a queue

@@ -14,6 +14,7 @@ from supervisor.roles.web.api import control
 from supervisor.roles.web.api.routes import PATH
 from supervisor.roles.web.handlers import PAGE_S
 from supervisor.store.election.commands import Answer, Command, Commands, Word
+from supervisor.store.plugins import PluginRecord, Plugins
 from supervisor.store.schedules.definitions import Change, Definitions
 from tests.integration.roles.web.api_client import KEYS, SESSION, ask
 from tests.kit.builders import StoreCalls, envelope
@@ -216,3 +217,41 @@ def define(world: StoreCalls, name: str) -> None:
     """Define a dynamic schedule that is due each hour."""
     definition = ScheduleDef(id=name, template=Template(job="tests.noop", kind=Kind.ASYNC), every_ms=3_600_000)
     world.run(Definitions(KEYS).upsert([Change(definition=definition)], wall_ms=2))
+
+
+def test_queues_are_verified_and_mended(api: Any, world: StoreCalls) -> None:
+    """By the operation of ``tenure queue fsck``; what is mended is in the log, with who asked."""
+    world.enqueue(envelope("a"))
+    assert change(api, "/queues/verify", who="owner") == (200, {"queues": ["default"], "faults": []})
+    world.raw.delete(KEYS.queue("default").ready(Kind.ASYNC, 1))
+
+    (fault,) = change(api, "/queues/verify", {"queues": ["default"]}, who="owner")[1]["faults"]
+    assert (fault["what"], fault["done"]) == ("a", "")
+    assert change(api, "/queues/verify", {"fix": True}, who="owner")[1]["faults"][0]["done"]
+    assert change(api, "/queues/verify", who="owner")[1]["faults"] == []
+    assert "api_queues_mended" in api.log.read_text()
+    assert change(api, "/queues/verify", {"queues": ["defualt"]}, who="owner")[0] == 404
+
+
+def test_plugins_are_shown_as_workers_found_them(api: Any, world: StoreCalls) -> None:
+    """Without what they say of themselves, which may be anything."""
+    record = PluginRecord(plugin="cloud", digest="d1", state="ERROR", reason="timeout", metadata={"key": "hunter2"})
+    world.run(Plugins(KEYS).write(record))
+
+    (shown,) = read(api, "/plugins")["plugins"]
+    assert (shown["plugin"], shown["state"], shown["reason"], "metadata" in shown) == (
+        "cloud",
+        "ERROR",
+        "timeout",
+        False,
+    )
+
+
+@pytest.mark.parametrize("verb", [Word.RELOAD, Word.STOP])
+def test_a_replica_is_told_to_reload_or_stop(api: Any, world: StoreCalls, verb: Word) -> None:
+    """By the command that its agent takes; nobody is there to answer here."""
+    world.open(SESSION)
+    code, sent = change(api, f"/replicas/{REPLICA}/{verb.value}", who="owner")
+
+    assert (code, sent) == (202, {"replica": REPLICA, "worker": None, "result": "sent"})
+    assert change(api, "/replicas/none/stop", who="owner")[0] == 404

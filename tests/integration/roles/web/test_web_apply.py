@@ -1,0 +1,83 @@
+"""Schedules that are applied over HTTP: by the operation of ``tenure schedule apply``, with its answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from supervisor.roles.web.api.apply import SCHEDULES_MAX
+from supervisor.roles.web.api.routes import PATH
+from tests.integration.roles.web.api_client import ask
+from tests.kit.builders import StoreCalls
+
+DAILY = {"job": "mail.send", "every": "1d", "labels": {"source": "web"}}
+
+
+def apply(api: Any, schedules: Any, who: str = "driver", **more: Any) -> tuple[int, Any]:
+    """Apply schedules; return status and answer."""
+    return ask(api, "POST", f"{PATH}/schedules", who, {"schedules": schedules, **more})
+
+
+def test_schedules_are_created_changed_and_left_alone(api: Any, world: StoreCalls) -> None:
+    """Sent again it changes nothing, as the command does."""
+    unchanged = {"created": 0, "changed": 0, "unchanged": 2, "deleted": 0, "refused": []}
+    assert apply(api, {"a": DAILY, "b": DAILY}) == (200, unchanged | {"created": 2, "unchanged": 0})
+    assert apply(api, [{"id": "a", **DAILY}, {"id": "b", **DAILY}]) == (200, unchanged)
+    assert apply(api, {"a": DAILY | {"every": "2d"}}) == (200, unchanged | {"changed": 1, "unchanged": 0})
+    assert world.stored()["a"].definition.every_ms == 2 * 86_400_000
+
+
+def test_a_dry_run_answers_with_the_changes_alone(api: Any, world: StoreCalls) -> None:
+    """Of arguments it shows that they change, and no value."""
+    assert apply(api, {"a": DAILY | {"args": {"secret_word": "one"}}})[0] == 200
+    wanted = {"a": DAILY | {"args": {"secret_word": "two"}}, "b": DAILY}
+    code, shown = apply(api, wanted, dry_run=True, prune={"team": "mail"})
+
+    assert (code, [(each["schedule"], each["difference"]) for each in shown["changes"]]) == (
+        200,
+        [("a", "changed"), ("b", "created"), ("team/nightly", "deleted")],
+    )
+    assert shown["changes"][0]["fields"] == "template.args.secret_word: changed"
+    assert sorted(world.stored()) == ["a", "team/nightly"]
+
+
+def test_what_is_not_named_is_deleted_by_its_labels(api: Any, world: StoreCalls) -> None:
+    """Schedules without the labels stay."""
+    apply(api, {"a": DAILY, "b": DAILY})
+    done = apply(api, {"b": DAILY}, prune={"source": "web"}, drop_buffered=True)[1]
+
+    assert (done["deleted"], done["unchanged"], done["dropped"]) == (1, 1, 0)
+    assert sorted(world.stored()) == ["b", "team/nightly"]
+
+
+@pytest.mark.parametrize(
+    ("schedules", "why"),
+    [
+        ({"a": DAILY, "b": {"job": "mail.send", "cron": "61 * * * *"}}, "61 is not within 0-59"),
+        ({"a": DAILY, "b": DAILY | {"job": "mail.sent"}}, "mail.sent"),
+        ({"a": DAILY, "b": {"job": "mail.send", "after": {"schedule": "none"}}}, "no schedule of this cluster"),
+        ([DAILY], "has no id"),
+        ({f"s{n}": DAILY for n in range(SCHEDULES_MAX + 1)}, f"give at most {SCHEDULES_MAX} at a time"),
+    ],
+)
+def test_when_anything_is_wrong_nothing_is_applied(api: Any, world: StoreCalls, schedules: Any, why: str) -> None:
+    """All of it is checked before the first write."""
+    code, shown = apply(api, schedules)
+
+    assert (code, why in shown["error"]) == (400, True), shown
+    assert list(world.stored()) == ["team/nightly"]
+
+
+def test_a_schedule_of_a_powerful_job_is_for_admin(api: Any, world: StoreCalls) -> None:
+    """Its arguments are as good as code, whether they are enqueued at once or by a schedule."""
+    world.run(world.sessions.publish_jobs({"shell.command": CARD}))
+    shell = {"job": "shell.command", "every": "1d", "args": {"command": ["true"]}}
+
+    code, shown = apply(api, {"a": shell})
+    assert (code, "may not define a, of job shell.command" in shown["error"]) == (403, True), shown
+    assert apply(api, {"a": shell}, who="owner")[1]["created"] == 1
+    assert apply(api, {"a": shell}, who="reader")[0] == 403
+
+
+CARD = '{"template": {"job": "shell.command", "kind": "sync"}, "required": ["command"]}'
