@@ -64,16 +64,21 @@ def read_file(path: Path, tolerates: Tolerates | None = None) -> Parsed:
     if len(raw) > BYTES_MAX:
         limit = BYTES_MAX // (1024 * 1024)
         return Parsed(None, (Problem(name, "", f"is larger than {limit} MiB", "split it over conf.d"),))
+    parsed = parse_bytes(raw, name, tolerates)
+    if parsed.root is not None and not isinstance(parsed.root.value, dict):
+        problem = Problem(parsed.root.origin, "", "the top level must be a mapping", "write key: value lines")
+        return Parsed(None, (*parsed.problems, problem))
+    return parsed
+
+
+def parse_bytes(raw: bytes, name: str, tolerates: Tolerates | None = None) -> Parsed:
+    """Read YAML from the bytes of the file ``name``; for ``tolerates`` see ``parse_text``."""
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         return Parsed(None, (Problem(f"{name}:{line}", "", "is not UTF-8", "save the file as UTF-8"),))
-    parsed = parse_text(text, lambda line: f"{name}:{line}", tolerates=tolerates)
-    if parsed.root is not None and not isinstance(parsed.root.value, dict):
-        problem = Problem(parsed.root.origin, "", "the top level must be a mapping", "write key: value lines")
-        return Parsed(None, (*parsed.problems, problem))
-    return parsed
+    return parse_text(text, lambda line: f"{name}:{line}", tolerates=tolerates)
 
 
 def parse_text(

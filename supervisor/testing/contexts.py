@@ -35,12 +35,5 @@ def job_context(
 class _CurrentProducer:
     """Enqueues with the producer of the process, whichever that is by then."""
 
-    @property
-    def enqueue(self) -> Any:
-        """Enqueue a run."""
-        return current().enqueue
-
-    @property
-    def enqueue_async(self) -> Any:
-        """Enqueue a run without blocking the event loop."""
-        return current().enqueue_async
+    def __getattr__(self, name: str) -> Any:
+        return getattr(current(), name)

@@ -49,7 +49,17 @@ def get(name: str) -> bytes | None:
 
     Whoever takes one this way has it: it is on record as done, and nobody runs it again.
     """
-    return take(name)
+    producer = current()
+    queues, sessions = Queues(producer.keys), Sessions(producer.keys)
+    session = f"taker.{secrets.token_hex(6)}"
+    producer.run(sessions.open(session, {"slot": "queue.get", "kind": Kind.SYNC.value, "queues": name}))
+    try:
+        reply = producer.run(
+            queues.turn(session=session, seq=1, kind=Kind.SYNC, queues=[name], want=1, want_suspect=False)
+        )
+        return _acknowledge(producer, queues, session, reply.runs[0]) if reply.runs else None
+    finally:
+        producer.run(sessions.close(session))
 
 
 def job_of(name: str) -> tuple[str, str | None]:
@@ -79,21 +89,6 @@ def _put(name: str, task: Mapping[str, Any]) -> str:
         runtime.note_put()
         return context.spawn(job, arguments_of(name, task), queue=queue, traceparent=traceparent_of(task))
     return current().enqueue(job, arguments_of(name, task), queue=queue, traceparent=traceparent_of(task))
-
-
-def take(queue: str) -> bytes | None:
-    """Return the oldest task in ``queue`` as JSON, and put on record that it was taken; None when there is none."""
-    producer = current()
-    queues, sessions = Queues(producer.keys), Sessions(producer.keys)
-    session = f"taker.{secrets.token_hex(6)}"
-    producer.run(sessions.open(session, {"slot": "queue.get", "kind": Kind.SYNC.value, "queues": queue}))
-    try:
-        reply = producer.run(
-            queues.turn(session=session, seq=1, kind=Kind.SYNC, queues=[queue], want=1, want_suspect=False)
-        )
-        return _acknowledge(producer, queues, session, reply.runs[0]) if reply.runs else None
-    finally:
-        producer.run(sessions.close(session))
 
 
 def _acknowledge(producer: Producer, queues: Queues, session: str, fetched: FetchedRun) -> bytes | None:

@@ -115,6 +115,8 @@ def definition_of(
     """
     timezone, profile = zone_of(schedule), profile_of(profiles, template.profile)
     own, *others = [*_own(schedule)] or [When()]
+    interval = schedule.calendar_interval
+    calendar = () if interval is None else (When(calendar_interval=calendar_of(interval)),)
     return ScheduleDef(
         id=name,
         template=template,
@@ -123,7 +125,7 @@ def definition_of(
         cron=own.cron,
         at_ms=own.at_ms,
         after_completion_ms=own.after_completion_ms,
-        when=(*others, *_calendar(schedule), *(_when(entry, timezone) for entry in schedule.when)),
+        when=(*others, *calendar, *(_when(entry, timezone) for entry in schedule.when)),
         timezone=timezone,
         after=After(schedule=schedule.after.schedule, outcome=schedule.after.outcome) if schedule.after else None,
         exclude=exclusions_of_schedule(schedule, timezone, calendars),
@@ -134,7 +136,9 @@ def definition_of(
         cancel_grace_ms=_ms(schedule.cancel_grace_s),
         missed=schedule.missed or profile.missed,
         catchup_window_ms=_optional_ms(schedule.catchup_window_s),
-        start_deadline_ms=_deadline_ms(schedule, profile),
+        start_deadline_ms=_optional_ms(
+            profile.start_deadline_s if schedule.start_deadline_s is None else schedule.start_deadline_s
+        ),
         finish_within_ms=_optional_ms(schedule.finish_within_s),
         expect_success_every_ms=_optional_ms(schedule.expect_success_every_s),
         retain_completed_ms=_ms(schedule.retain_completed_s),
@@ -266,12 +270,6 @@ def _own(schedule: ScheduleSettings) -> Iterator[When]:
         yield When(after_completion_ms=_ms(schedule.after_completion_s))
 
 
-def _calendar(schedule: ScheduleSettings) -> Iterator[When]:
-    """Yield the interval of the calendar that is written beside the other fields."""
-    if schedule.calendar_interval is not None:
-        yield When(calendar_interval=calendar_of(schedule.calendar_interval))
-
-
 def _when(entry: WhenSettings, timezone: str) -> When:
     """Return one entry of ``when``; ``timezone`` is the schedule's."""
     if entry.cron is not None:
@@ -300,10 +298,6 @@ def _instant(text: str | None, timezone: str) -> int | None:
 
 def _ms(seconds: float) -> int:
     return round(seconds * 1000)
-
-
-def _deadline_ms(schedule: ScheduleSettings, profile: ProfileSettings) -> int | None:
-    return _optional_ms(profile.start_deadline_s if schedule.start_deadline_s is None else schedule.start_deadline_s)
 
 
 def _optional_ms(seconds: float | None) -> int | None:

@@ -20,7 +20,7 @@ import msgspec
 from supervisor.core.errors import Problem
 from supervisor.core.json_values import json_reader, read_json
 from supervisor.settings.document import Node, format_path, wrap
-from supervisor.settings.yaml_source import parse_text
+from supervisor.settings.yaml_source import parse_bytes
 
 BYTES_MAX = 256 * 1024 * 1024
 YAML_BYTES_MAX = 8 * 1024 * 1024
@@ -114,12 +114,7 @@ def _yaml(raw: bytes, name: str) -> Entries:
     if len(raw) > YAML_BYTES_MAX:
         remedy = "write one JSON object on each line instead, with an id, into a file that ends in .ndjson"
         return Entries({}, (Problem(name, "", f"is larger than {YAML_BYTES_MAX // 1024 // 1024} MiB", remedy),))
-    try:
-        text = raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = raw.count(b"\n", 0, error.start) + 1
-        return Entries({}, (Problem(f"{name}:{line}", "", "is not UTF-8", "save the file as UTF-8"),))
-    parsed = parse_text(text, lambda line: f"{name}:{line}")
+    parsed = parse_bytes(raw, name)
     if parsed.root is None:
         return Entries({}, parsed.problems)
     found = _by_id(parsed.root, name)

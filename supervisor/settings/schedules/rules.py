@@ -6,7 +6,6 @@ Whatever passes can be turned into a definition (definitions.py) and has a due t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
 
 from supervisor.core.cron.expression import CronError, compile_cron
 from supervisor.core.cron.fields import interval_of, split_zone
@@ -54,8 +53,9 @@ def faults_of(name: str, schedule: ScheduleSettings, *, lease_s: float = LEASE_S
     if timezone is None:
         return faults
     _triggers(path, schedule, timezone, name, faults)
-    bounds = _Bounds(*(_instant((*path, key), text, timezone, faults) for key, text in _bounds(schedule)))
-    _order(path, schedule, bounds, timezone, faults)
+    start_ms = _instant((*path, "start_at"), schedule.start_at, timezone, faults)
+    end_ms = _instant((*path, "end_at"), schedule.end_at, timezone, faults)
+    _order(path, schedule, (start_ms, end_ms), timezone, faults)
     for index, item in enumerate(schedule.exclude):
         _exclusion((*path, "exclude", index), item, timezone, name, faults)
     if schedule.buffer_limit is not None and schedule.overlap not in {"buffer_all", None}:
@@ -69,15 +69,6 @@ def faults_of(name: str, schedule: ScheduleSettings, *, lease_s: float = LEASE_S
         remedy = f"write {least} or more, leave it out for no limit, or missed: skip to make up for nothing"
         faults.add((*path, "catchup_window"), message, remedy)
     return faults
-
-
-class _Bounds(NamedTuple):
-    start_ms: int | None
-    end_ms: int | None
-
-
-def _bounds(schedule: ScheduleSettings) -> tuple[tuple[str, str | None], ...]:
-    return ("start_at", schedule.start_at), ("end_at", schedule.end_at)
 
 
 def zone_of(schedule: ScheduleSettings) -> str:
@@ -205,7 +196,9 @@ def _instant(path: Path, text: str | None, timezone: str, faults: _Faults) -> in
         return None
 
 
-def _order(path: Path, schedule: ScheduleSettings, bounds: _Bounds, timezone: str, faults: _Faults) -> None:
+def _order(
+    path: Path, schedule: ScheduleSettings, bounds: tuple[int | None, int | None], timezone: str, faults: _Faults
+) -> None:
     """Check that the bounds leave room, and that every instant lies within them."""
     start_ms, end_ms = bounds
     if start_ms is not None and end_ms is not None and start_ms > end_ms:

@@ -16,7 +16,7 @@ from contextlib import contextmanager, nullcontext
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.metadata import entry_points
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from supervisor.core.errors import TenureError
@@ -164,19 +164,14 @@ def _place(spec: ModuleSpec | None) -> str:
     return spec.origin or spec.name
 
 
-class _First:
-    """A finder that knows one package."""
-
-    def __init__(self, spec: ModuleSpec) -> None:
-        self._spec = spec
-
-    def find_spec(self, name: str, path: Sequence[str] | None, _target: Any = None) -> ModuleSpec | None:
-        return self._spec if path is None and name == self._spec.name else None
-
-
 @contextmanager
 def _found_first(spec: ModuleSpec) -> Iterator[None]:
-    finder: Any = _First(spec)
+    """Have a finder of that one package before all others."""
+
+    def find_spec(name: str, path: Sequence[str] | None, _target: Any = None) -> ModuleSpec | None:
+        return spec if path is None and name == spec.name else None
+
+    finder: Any = SimpleNamespace(find_spec=find_spec)
     sys.meta_path.insert(0, finder)
     try:
         yield
