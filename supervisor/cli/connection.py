@@ -50,19 +50,21 @@ class Connection:
         """Return the result of ``operation`` on this cluster; a lost reply ends it."""
         return drive(operation(self.keys, *args, **options), self._perform)
 
-    def run(self, effect: Effect) -> Any:
+    def run(self, effect: Effect, *, timeout_s: float | None = None) -> Any:
         """Perform an effect that may be performed again: a reply that was lost is no reason to give up."""
         for tries_left in reversed(range(TRIES)):
             try:
-                return self._perform(effect)
+                return self._perform(effect, timeout_s)
             except StoreUnavailableError:
                 if not tries_left:
                     raise
                 moment_of_patience()
         raise AssertionError("unreachable")
 
-    def _perform(self, effect: Effect) -> Any:
-        return moment_of_patience(effect.seconds) if isinstance(effect, Delay) else self.store.run(effect)
+    def _perform(self, effect: Effect, timeout_s: float | None = None) -> Any:
+        if isinstance(effect, Delay):
+            return moment_of_patience(effect.seconds)
+        return self.store.run(effect, timeout_s=timeout_s)
 
     def unknown_message(self, schedule: str, *, removed_ms: int | None = None) -> str:
         """Return that there is no ``schedule``, and which might be meant."""

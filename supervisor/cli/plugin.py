@@ -242,24 +242,11 @@ def _records(loaded: Loaded) -> dict[str, list[PluginRecord]] | None:
         return None if connection is None else connection.ask(plugins.records)
 
 
-class _Runner:
-    """The connection as the reporter of plugin states to the cluster."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self.keys = connection.keys
-
-    def run(self, call: Any, *, timeout_s: float | None = None) -> Any:
-        """Make a call."""
-        del timeout_s
-        return self._connection.run(call)
-
-
 def _standing(connection: Connection) -> PluginStatus:
     from supervisor.clock import SystemClock
     from supervisor.plugins.status import PluginStatus
 
-    return PluginStatus(_Runner(connection), SystemClock(), by=who())
+    return PluginStatus(connection, SystemClock(), by=who())
 
 
 def _tell(connection: Connection, ready: ReadyPlugin) -> int:

@@ -31,33 +31,14 @@ def filtered(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @click.option("--queue", help="Only of this queue.")
     @click.option("--job", help="Only runs of this job.")
-    @click.option(
-        "--reason", "reason_part", metavar="TEXT", help="Only with this in the reason, as `dead list` shows it."
-    )
-    @click.option(
-        "--error", "error_part", metavar="TEXT", help="Only with this anywhere in the error, its traceback too."
-    )
+    @click.option("--reason", metavar="TEXT", help="Only with this in the reason, as `dead list` shows it.")
+    @click.option("--error", metavar="TEXT", help="Only with this anywhere in the error, its traceback too.")
     @click.option("--before", "before_ms", type=INSTANT, help="Only those that died before, such as -2h or 2026-11-20.")
     @wraps(function)
-    def command(
-        *,
-        queue: str | None,
-        job: str | None,
-        reason_part: str | None,
-        error_part: str | None,
-        before_ms: int | None,
-        **options: Any,
-    ) -> Any:
-        which = DeadFilter(
-            ids=tuple(dict.fromkeys(options.pop("run_ids", ()))),
-            queue=queue,
-            job=job,
-            reason=reason_part,
-            error=error_part,
-            before_ms=before_ms,
-            everything=options.pop("everything", False),
-        )
-        return function(which=which, **options)
+    def command(**options: Any) -> Any:
+        ids, everything = options.pop("run_ids", ()), options.pop("everything", False)
+        parts = {name: options.pop(name) for name in ("queue", "job", "reason", "error", "before_ms")}
+        return function(which=DeadFilter(ids=tuple(dict.fromkeys(ids)), everything=everything, **parts), **options)
 
     return command
 

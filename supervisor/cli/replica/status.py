@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Unpack
+from typing import Any, Unpack
 
 import click
 
@@ -15,6 +15,7 @@ from supervisor.cli.output import is_table, list_options, output_option, print_r
 from supervisor.cli.runs.enqueueing import RunOptions, enqueue_options, put_run
 from supervisor.cli.schedule.format import record_row
 from supervisor.core.errors import EXIT_NO
+from supervisor.core.jobs.registry import JobSpec
 
 
 @click.command(cls=SectionedCommand)
@@ -82,25 +83,23 @@ def job_list(*, load_settings: LoadSettings) -> None:
     from supervisor.core.jobs.registry import registry
 
     prepare_jobs(load_settings())
-    rows = []
-    for name in registry.names():
-        spec = registry.get(name)
-        rows.append(
-            {
-                "job": name,
-                "kind": spec.kind.value,
-                "queue": spec.queue,
-                "timeout_s": spec.timeout_s,
-                "attempts": spec.retry.attempts,
-                "signature": spec.signature,
-                "origin": spec.origin,
-            }
-        )
     print_rows(
-        rows,
+        [_job_row(registry.get(name)) for name in registry.names()],
         columns=("job", "kind", "queue", "timeout_s", "attempts", "signature"),
         empty="no jobs: list modules under jobs:",
     )
+
+
+def _job_row(spec: JobSpec) -> dict[str, Any]:
+    return {
+        "job": spec.name,
+        "kind": spec.kind.value,
+        "queue": spec.queue,
+        "timeout_s": spec.timeout_s,
+        "attempts": spec.retry.attempts,
+        "signature": spec.signature,
+        "origin": spec.origin,
+    }
 
 
 @job.command("show")
@@ -120,15 +119,11 @@ def job_show(*, name: str, load_settings: LoadSettings) -> None:
 
     prepare_jobs(load_settings())
     spec = registry.get(name)
+    row = _job_row(spec)
     value = {
-        "job": name,
-        "kind": spec.kind.value,
-        "queue": spec.queue,
-        "timeout_s": spec.timeout_s,
-        "attempts": spec.retry.attempts,
+        **{name: row[name] for name in ("job", "kind", "queue", "timeout_s", "attempts")},
         "delivery": "at_most_once" if spec.at_most_once else "at_least_once",
-        "signature": spec.signature,
-        "origin": spec.origin,
+        **{name: row[name] for name in ("signature", "origin")},
         "description": (spec.function.__doc__ or "").strip().split("\n")[0],
         "arguments": arguments_schema(spec),
     }

@@ -23,6 +23,8 @@ from supervisor.cli.options import DURATION, LoadSettings, config_options
 from supervisor.cli.output import is_table, moment, output_option, print_rows, print_value, say
 from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_FAILED, EXIT_NO, EXIT_OK
+from supervisor.operations import schedules
+from supervisor.operations.schedules import ResumeCode, TriggerCode
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -65,8 +67,6 @@ def trigger(
       tenure schedule trigger nightly-report date=2026-11-20 --key rerun-2026-11-20
     """
     from supervisor.cli.runs.enqueueing import parse_arguments
-    from supervisor.operations import schedules
-    from supervisor.operations.schedules import TriggerCode
 
     loaded = load_settings()
     given = parse_arguments(arguments)
@@ -132,8 +132,6 @@ def pause(
       tenure schedule pause nightly-report --reason 'database moves' --for 2h
       tenure schedule pause --label team=billing --yes
     """
-    from supervisor.operations import schedules
-
     if for_s is not None and until_ms is not None:
         raise click.UsageError("give --for or --until, not both")
     with checked_options():
@@ -173,9 +171,6 @@ def resume(*, ids: tuple[str, ...], labels: Labels, everything: bool, yes: bool,
       tenure schedule resume nightly-report
       tenure schedule resume --all --yes
     """
-    from supervisor.operations import schedules
-    from supervisor.operations.schedules import ResumeCode
-
     words = {ResumeCode.RESUMED: "resumed", ResumeCode.RUNNING: "was not paused", ResumeCode.UNKNOWN: "unknown"}
     names = chosen(connection, ids, dict(labels), everything=everything)
     if not ids and names:
@@ -204,8 +199,6 @@ def delete(*, ids: tuple[str, ...], revision: int | None, yes: bool, connection:
       tenure schedule delete tenant-4711-report
       tenure schedule delete tenant-4711-report --revision 3 --yes
     """
-    from supervisor.operations import schedules
-
     names = list(dict.fromkeys(ids))
     confirm(f"Delete {names[0] if len(names) == 1 else f'{len(names)} schedules'}?", yes=yes)
     done = connection.ask(schedules.delete, [(name, revision) for name in names])

@@ -16,8 +16,9 @@ from supervisor.core.durations import parse_duration
 from supervisor.core.effects import drive_async
 from supervisor.core.json_values import read_json
 from supervisor.core.signing import Signer
-from supervisor.operations import Delay, Effect
+from supervisor.operations import Delay, Effect, schedules
 from supervisor.operations.enqueueing import EnqueueEffect, Producer
+from supervisor.roles.web.api.access import permit_schedule
 from supervisor.roles.web.api.run_waiting import RunWaiters
 from supervisor.roles.web.cluster_snapshot import Overviews
 from supervisor.roles.web.responses import ASKER, bad_request
@@ -65,6 +66,18 @@ class ApiHandlers:
     ) -> T:
         """Return the result of ``operation`` on this cluster; its errors are answers by their ``http_status``."""
         return await drive_async(operation(self._keys, *args, **options), self._perform)
+
+    async def _judged_revision(self, request: web.Request, schedule: str) -> int | None:
+        """Return the revision of a schedule that a limited token reaches; None for a token without limits.
+
+        Raises:
+            web.HTTPForbidden: the token does not reach it.
+        """
+        if (permit := permit_schedule(request)) is None:
+            return None
+        found, definition = await self._ask(schedules.inspect, schedule)
+        permit(definition)
+        return found.record.revision if found.record is not None else None
 
     async def _perform(self, effect: Effect | EnqueueEffect) -> Any:
         if isinstance(effect, EnqueueEffect):

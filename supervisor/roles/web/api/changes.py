@@ -155,14 +155,10 @@ class ApiChanges(ApiHandlers):
     async def delete(self, request: web.Request) -> web.Response:
         """Delete a dynamic schedule."""
         body, name = await body_of(request, DeleteBody), request.match_info["schedule"]
-        revision = body.revision
-        if (permit := permit_schedule(request)) is not None:
-            found, definition = await self._ask(schedules.inspect, name)
-            permit(definition)
-            judged = found.record.revision if found.record is not None else None
-            if revision not in {None, judged}:
-                raise web.HTTPConflict(text=f"{name}: its revision is {judged}, not {revision}")
-            revision = judged
+        revision, judged = body.revision, await self._judged_revision(request, name)
+        if None not in {revision, judged} and revision != judged:
+            raise web.HTTPConflict(text=f"{name}: its revision is {judged}, not {revision}")
+        revision = judged if revision is None else revision
         (deleted,) = await self._ask(schedules.delete, [(name, revision)])
         if deleted.code is DeleteCode.UNKNOWN:
             raise UnknownScheduleError(name)

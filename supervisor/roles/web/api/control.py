@@ -156,32 +156,9 @@ class ApiControl(ApiHandlers):
         note(request, f"api_dead_{expected}", run=run_id)
         return json_response({"run": run_id, "queue": found.queue, "result": result})
 
-    async def quiet_worker(self, request: web.Request) -> web.Response:
-        """Let a worker finish and go, and start none in its place."""
-        return await self._command(request, Word.QUIET)
-
-    async def resume_worker(self, request: web.Request) -> web.Response:
-        """Start a worker that was made quiet."""
-        return await self._command(request, Word.RESUME)
-
-    async def recycle_worker(self, request: web.Request) -> web.Response:
-        """Replace a worker by a fresh one."""
-        return await self._command(request, Word.RECYCLE)
-
-    async def worker_stacks(self, request: web.Request) -> web.Response:
-        """Have a worker write the stacks of its threads to the log of its replica."""
-        return await self._command(request, Word.STACKS)
-
-    async def reload_replica(self, request: web.Request) -> web.Response:
-        """Have a tree follow its changed configuration."""
-        return await self._command(request, Word.RELOAD)
-
-    async def stop_replica(self, request: web.Request) -> web.Response:
-        """Stop a tree; its running jobs are finished within the grace."""
-        return await self._command(request, Word.STOP)
-
-    async def _command(self, request: web.Request, word: Word) -> web.Response:
-        """Send a command to a worker process, or to all of a replica, and answer with what it said."""
+    async def _command(self, request: web.Request) -> web.Response:
+        """Send a worker process, or all of a replica, the command at the end of the path, and answer what it said."""
+        word = Word(request.path.rpartition("/")[2])
         await body_of(request, EmptyBody)
         must_be_unlimited(request)
         worker = request.match_info.get("worker") or request.match_info["replica"]
@@ -203,6 +180,8 @@ class ApiControl(ApiHandlers):
         if not answer.is_done:
             raise web.HTTPConflict(text=answer.reason)
         return json_response(shown | {"result": "done"})
+
+    quiet_worker = resume_worker = recycle_worker = worker_stacks = reload_replica = stop_replica = _command
 
     async def clear_hold(self, request: web.Request) -> web.Response:
         """Let the leader fire again after Redis lost data."""
