@@ -24,6 +24,10 @@ from threading import Lock
 
 from prometheus_client.mmap_dict import MmapedDict, mmap_key
 
+_NOT_OFFERED = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})  # by the file system; then holes it is
+SIZE_MIN = 1 << 16  # what the client makes a new file
+_ENTRY_OVERHEAD = 4 + 8 + 16  # length, padding at most, value and timestamp
+
 
 class _Files:
     """The files of this process's slot, and every value that may live in them."""
@@ -149,15 +153,6 @@ class SlotValue:
 def file_key(slot: str) -> str:
     """Return ``slot`` as a part of a file name; the client splits names at underscores."""
     return re.sub(r"[^A-Za-z0-9-]", lambda match: f".{ord(match[0]):x}.", slot)
-
-
-# mypy: disable-error-code="no-untyped-call"
-# The client's file format has no annotations.
-
-
-_NOT_OFFERED = frozenset({errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS})  # by the file system; then holes it is
-SIZE_MIN = 1 << 16  # what the client makes a new file
-_ENTRY_OVERHEAD = 4 + 8 + 16  # length, padding at most, value and timestamp
 
 
 class SlotFile(MmapedDict):

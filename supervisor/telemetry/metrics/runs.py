@@ -6,8 +6,6 @@ from supervisor.telemetry.metric_files.slots import Counter, Histogram
 
 RUN_SECONDS = (0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 60, 300, 1800, 7200)
 CALL_SECONDS = (0.0002, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1, 5)
-
-
 RUNS_FINISHED = Counter(
     "tenure_runs_finished_total",
     "Attempts that ended, by outcome (ok, retry, again, dead, giveback, expired, replaced, cancelled, rejected). "
@@ -65,8 +63,6 @@ REDIS_ERRORS = Counter(
     "Calls to Redis that failed, by operation. Alarm on a rate that lasts.",
     ["op"],
 )
-
-
 CLOUDFORET_EMPTY_PLANS = Counter(
     "tenure_cloudforet_empty_plans_total",
     "Plans of scheduler classes that made no task: nothing was due, and nothing failed.",
@@ -77,8 +73,6 @@ CLOUDFORET_INGESTED = Counter(
     "Alarm on set_aside: a message was too large.",
     ["queue", "result"],
 )
-
-
 PLUGIN_CALLS = Counter(
     "tenure_plugin_calls_total",
     "Runs of plugins that called them, by how that ended (ok, failed, unusable). Alarm on a rate of unusable: "
@@ -90,8 +84,6 @@ PLUGIN_RESULTS = Counter(
     "Results that plugins gave in runs that came to their end, by state (success, failure).",
     ["plugin", "state"],
 )
-
-
 HOOK_ANSWERS = Counter(
     "tenure_hook_answers_total",
     "Answers of hooks, by hook, point (gate, filter, reserve, unreserve, dispatch, after) and answer: admit, reject, "

@@ -71,8 +71,6 @@ CONFIG_SCHEDULES_IN_PLACE = Gauge(
     "dynamic ones, or what Redis refuses; told by a leader. Alarm on 0: the former ones keep running.",
     multiprocess_mode="mostrecent",
 )
-
-
 EVENTS = Counter("tenure_events_total", "Events that processes of this replica told, by reason.", ["reason"])
 EVENTS_DROPPED = Counter(
     "tenure_events_dropped_total",
