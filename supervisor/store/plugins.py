@@ -99,12 +99,7 @@ class Plugins(CallBuilder):
         body = msgspec.json.encode(record)
         if len(body) > RECORD_BYTES_MAX:
             body = msgspec.json.encode(msgspec.structs.replace(record, metadata={"omitted": "it is over 16 KiB"}))
-        args = {
-            "field": f"{record.plugin} {record.digest}",
-            "json": body,
-            "most": RECORDS_MAX,
-            "ttl_ms": TTL_MS,
-        }
+        args = {"field": f"{record.plugin} {record.digest}", "json": body, "most": RECORDS_MAX, "ttl_ms": TTL_MS}
         return self._call("plugin_write", args, bool)
 
     def read_one(self, plugin: str, digest: str) -> Call[PluginRecord | None]:

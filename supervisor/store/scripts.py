@@ -68,13 +68,7 @@ class Script:
     arg_names: tuple[str, ...]
     rest: str | None  # the argument that takes any number of values
 
-    def call(
-        self,
-        *,
-        keys: Mapping[str, str],
-        args: Mapping[str, object],
-        parse: Callable[[Any], T],
-    ) -> Call[T]:
+    def call(self, *, keys: Mapping[str, str], args: Mapping[str, object], parse: Callable[[Any], T]) -> Call[T]:
         """Return the call.
 
         Raises:

@@ -226,12 +226,7 @@ class Store:
         return translate(error, where=self.where, operation=operation, is_routed=self._route is not None)
 
     def _send(
-        self,
-        link: Any,
-        until_ns: int,
-        *parts: Any,
-        durable_ms: int = 0,
-        meanwhile: Callable[[], None] | None = None,
+        self, link: Any, until_ns: int, *parts: Any, durable_ms: int = 0, meanwhile: Callable[[], None] | None = None
     ) -> list[Any]:
         """Return the reply, and with ``durable_ms`` that to WAIT."""
         try:

@@ -197,14 +197,7 @@ class QueueControl(CallBuilder):
         return self._call("queue_priority", {"priority": priority, "runs": _flat(runs)}, _prioritised)
 
     def requeue(
-        self,
-        queue: str,
-        ids: Sequence[str],
-        *,
-        delay_ms: int = 0,
-        by: str = "",
-        reason: str = "",
-        job: str = "",
+        self, queue: str, ids: Sequence[str], *, delay_ms: int = 0, by: str = "", reason: str = "", job: str = ""
     ) -> Call[list[Requeued]]:
         """Let at most 100 dead runs of ``job`` run again, with all their attempts, from the tail of their queue."""
         assert 0 < len(ids) <= BATCH_MAX

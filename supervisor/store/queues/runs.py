@@ -30,15 +30,7 @@ from supervisor.store.queues.sessions import check_session
 from supervisor.store.scripts import Argument, Call
 from supervisor.store.wire.codec import chunks, number, text
 from supervisor.store.wire.envelope import pack
-from supervisor.store.wire.poll import (
-    Ack,
-    BrokenRun,
-    Child,
-    FetchedRun,
-    TurnReply,
-    acknowledgement,
-    parse_turn,
-)
+from supervisor.store.wire.poll import Ack, BrokenRun, Child, FetchedRun, TurnReply, acknowledgement, parse_turn
 
 __all__ = [
     "CHILDREN_BYTES_MAX",

@@ -23,7 +23,6 @@ else
   end
 end
 for _, entry in ipairs(found) do
-  reply[#reply + 1] = entry[1]
-  reply[#reply + 1] = entry[2][2]
+  reply[#reply + 1], reply[#reply + 2] = entry[1], entry[2][2]
 end
 return reply

@@ -22,7 +22,6 @@ table.sort(found, function(a, b)
 end)
 local reply = {}
 for _, each in ipairs(found) do
-  reply[#reply + 1] = each[2]
-  reply[#reply + 1] = each[3]
+  reply[#reply + 1], reply[#reply + 2] = each[2], each[3]
 end
 return reply

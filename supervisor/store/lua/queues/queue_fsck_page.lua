@@ -35,16 +35,14 @@ if HASHES[part] or part == 'later' or part == 'dead' then
   local page = redis.call(HASHES[part] and 'HSCAN' or 'ZSCAN', key, position, 'COUNT', count)
   reply[1] = page[1]
   for n = 1, #page[2], 2 do
-    reply[#reply + 1] = page[2][n]
-    reply[#reply + 1] = value_of(page[2][n + 1])
+    reply[#reply + 1], reply[#reply + 2] = page[2][n], value_of(page[2][n + 1])
   end
 else
   local read = tonumber(position)
   local ids = redis.call('LRANGE', key, -(read + count), -(read + 1))
   reply[1] = #ids < count and '0' or whole(read + count)
   for _, id in ipairs(ids) do
-    reply[#reply + 1] = id
-    reply[#reply + 1] = ''
+    reply[#reply + 1], reply[#reply + 2] = id, ''
   end
 end
 return reply

@@ -12,8 +12,7 @@ local key, reply = keys.stat(queue), {}
 for n = FIRST, #ARGV do
   local value = redis.call('HGET', key, ARGV[n])
   if value and not string.match(value, '^%-?%d+$') then
-    reply[#reply + 1] = ARGV[n]
-    reply[#reply + 1] = is_mending == '1' and 'begins anew' or ''
+    reply[#reply + 1], reply[#reply + 2] = ARGV[n], is_mending == '1' and 'begins anew' or ''
     if is_mending == '1' then
       redis.call('HDEL', key, ARGV[n])
     end

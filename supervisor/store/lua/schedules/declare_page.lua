@@ -23,7 +23,6 @@ local now = now_ms()
 local reply = { whole(now) }
 for i = FIRST, #ARGV, DEFINITION_FIELDS do
   local code, revision = define(i, digest, now)
-  reply[#reply + 1] = code
-  reply[#reply + 1] = revision
+  reply[#reply + 1], reply[#reply + 2] = code, revision
 end
 return reply

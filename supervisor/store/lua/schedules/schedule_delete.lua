@@ -28,8 +28,7 @@ for i = FIRST, #ARGV, 2 do
     bury(id, now)
     tell('delete', id)
   end
-  reply[#reply + 1] = code
-  reply[#reply + 1] = revision or '0'
+  reply[#reply + 1], reply[#reply + 2] = code, revision or '0'
 end
 purge(now, 3)
 return reply

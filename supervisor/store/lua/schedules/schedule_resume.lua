@@ -23,7 +23,6 @@ for i = FIRST, #ARGV do
     resume(id, record, paused, now)
     code = 'RESUMED'
   end
-  reply[#reply + 1] = code
-  reply[#reply + 1] = whole(mark_of(id))
+  reply[#reply + 1], reply[#reply + 2] = code, whole(mark_of(id))
 end
 return reply

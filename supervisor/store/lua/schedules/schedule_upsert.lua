@@ -29,7 +29,6 @@ for i = FIRST, #ARGV, DEFINITION_FIELDS do
   if not is_busy or redis.call('HEXISTS', keys.schedule_def, ARGV[i]) == 1 then
     code, revision = define(i, 'dynamic', now)
   end
-  reply[#reply + 1] = code
-  reply[#reply + 1] = revision
+  reply[#reply + 1], reply[#reply + 2] = code, revision
 end
 return reply
