@@ -150,19 +150,13 @@ def _read(target: FetchTarget) -> bytes:
 
 def _opener(*, is_pinned: bool) -> OpenerDirector:
     """Return an opener that speaks HTTP and nothing else, through redirects too; plain only for a pinned text."""
-    import urllib.request  # noqa: PLC0415 - as below
+    from urllib import request  # noqa: PLC0415 - as below
 
-    opener = urllib.request.OpenerDirector()
-    for handler in (
-        urllib.request.ProxyHandler(),
-        *([urllib.request.HTTPHandler()] if is_pinned else []),
-        urllib.request.HTTPSHandler(),
-        urllib.request.UnknownHandler(),
-        urllib.request.HTTPDefaultErrorHandler(),
-        urllib.request.HTTPRedirectHandler(),
-        urllib.request.HTTPErrorProcessor(),
-    ):
-        opener.add_handler(handler)
+    opener = request.OpenerDirector()
+    kinds = [request.ProxyHandler, request.HTTPSHandler, request.UnknownHandler, request.HTTPDefaultErrorHandler]
+    kinds += [request.HTTPRedirectHandler, request.HTTPErrorProcessor, *([request.HTTPHandler] if is_pinned else [])]
+    for kind in kinds:
+        opener.add_handler(kind())
     return opener
 
 
