@@ -66,8 +66,8 @@ def may_define(request: web.Request, definitions: Sequence[ScheduleDef]) -> None
     token = request[HOLDER]
     for definition in definitions:
         if token.must_name(job := definition.template.job):
-            text = f"the token {token.name} may not define {definition.id}, of job {job}{token.remedy(job)}"
-            raise web.HTTPForbidden(text=text)
+            what = f"arguments of {definition.id}, of job {job}"
+            raise web.HTTPForbidden(text=f"the token {token.name} may not choose {what}{token.remedy(job)}")
 
 
 def may_enqueue(request: web.Request, job: str, *, queue: str | None, run_id: str | None) -> None:

@@ -14,10 +14,9 @@ from aiohttp import web
 from supervisor.operations import backfills, schedules
 from supervisor.operations.backfills import REMEMBERED_MAX, Backfill
 from supervisor.operations.backfills import Request as BackfillRequest
-from supervisor.roles.web.api.base import ApiHandlers, body_of, note, who
+from supervisor.roles.web.api.base import ApiHandlers, body_of, instant_of, note, who
 from supervisor.roles.web.api.changes import EmptyBody
 from supervisor.roles.web.responses import bad_request, json_response
-from supervisor.settings.schedules.instants import parse_bound
 
 
 class BackfillBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -48,8 +47,8 @@ class ApiBackfills(ApiHandlers):
         if not 1 <= body.limit <= REMEMBERED_MAX:
             raise bad_request("limit", str(body.limit), f"give 1 to {REMEMBERED_MAX}")
         now_ms = await self._ask(schedules.now_ms)
-        from_ms = _bound("from", body.from_)
-        until_ms = _bound("to", body.to, is_end=True) if body.to else now_ms
+        from_ms = instant_of("from", body.from_)
+        until_ms = instant_of("to", body.to, is_end=True) if body.to else now_ms
         if until_ms < from_ms:
             raise bad_request("to", body.to, "it lies before from")
         asked = BackfillRequest(
@@ -72,13 +71,6 @@ class ApiBackfills(ApiHandlers):
         stopped = await self._ask(backfills.cancel, name)
         note(request, "api_backfill_cancelled", schedule=stopped.schedule, backfill=name)
         return json_response(_shown(stopped))
-
-
-def _bound(field: str, text: str, *, is_end: bool = False) -> int:
-    try:
-        return parse_bound(text, is_end=is_end)
-    except ValueError as error:
-        raise bad_request(field, text, str(error)) from error
 
 
 def _shown(backfill: Backfill) -> dict[str, Any]:

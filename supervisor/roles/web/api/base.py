@@ -22,6 +22,7 @@ from supervisor.roles.web.api.access import permit_schedule
 from supervisor.roles.web.api.run_waiting import RunWaiters
 from supervisor.roles.web.cluster_snapshot import Overviews
 from supervisor.roles.web.responses import ASKER, bad_request
+from supervisor.settings.schedules.instants import parse_bound
 from supervisor.settings.sections.calendars import NamedCalendarSettings
 from supervisor.settings.sections.pipeline import ProfileSettings
 from supervisor.store.client.sync_client import AsyncStore
@@ -101,6 +102,14 @@ def seconds_of(name: str, text: str) -> float:
     """Return the duration in the field ``name`` of a body."""
     try:
         return parse_duration(text)
+    except ValueError as error:
+        raise bad_request(name, text, str(error)) from error
+
+
+def instant_of(name: str, text: str, *, is_end: bool = False) -> int:
+    """Return the instant in the field ``name`` of a body, in milliseconds; of a day its begin, or its end."""
+    try:
+        return parse_bound(text, is_end=is_end)
     except ValueError as error:
         raise bad_request(name, text, str(error)) from error
 

@@ -9,18 +9,19 @@ Guarantees
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
 from supervisor.core.errors import ArgumentsError, PayloadTooLargeError, UnknownJobError
-from supervisor.core.model import PRIORITIES
-from supervisor.operations import enqueueing, runs, schedules
+from supervisor.core.model import PRIORITIES, ScheduleDef
+from supervisor.operations import enqueueing, jobs, runs, schedules
 from supervisor.operations.runs import CancelCode, Placed, UnknownRunError
 from supervisor.operations.schedules import DeleteCode, ResumeCode, TriggerCode, UnknownScheduleError
-from supervisor.roles.web.api.access import may_enqueue, permit_run, permit_schedule
-from supervisor.roles.web.api.base import ApiHandlers, body_of, note, seconds_of, who
+from supervisor.roles.web.api.access import may_define, may_enqueue, permit_run, permit_schedule
+from supervisor.roles.web.api.base import ApiHandlers, body_of, instant_of, note, seconds_of, who
 from supervisor.roles.web.responses import bad_request, json_response, not_found
 
 BODY_BYTES_MAX = 128 * 1024
@@ -38,15 +39,17 @@ class EnqueueBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class PauseBody(msgspec.Struct, forbid_unknown_fields=True):
-    """A pause; ``for`` is a duration after which it ends by itself."""
+    """A pause; ``for`` is a duration after which it ends by itself, ``until`` an instant in ISO 8601."""
 
     reason: str = ""
     for_: str | None = msgspec.field(default=None, name="for")
+    until: str | None = None
 
 
 class TriggerBody(msgspec.Struct, forbid_unknown_fields=True):
-    """A run of a schedule, beside its plan."""
+    """A run of a schedule, beside its plan; ``args`` replace those of the definition, by name."""
 
+    args: dict[str, Any] = {}
     key: str | None = None
     overlap: str = "allow"
 
@@ -58,10 +61,11 @@ class DeleteBody(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class CancelBody(msgspec.Struct, forbid_unknown_fields=True):
-    """The end of a run."""
+    """The end of a run; one that goes on for longer than ``kill`` after it was asked is killed with its process."""
 
     reason: str = ""
     queue: str = ""
+    kill: str | None = None
 
 
 class RunBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -115,7 +119,10 @@ class ApiChanges(ApiHandlers):
         """Pause a schedule."""
         body, name = await body_of(request, PauseBody), request.match_info["schedule"]
         for_s = None if body.for_ is None else seconds_of("for", body.for_)
-        terms = schedules.PauseTerms(by=who(request), reason=body.reason, for_s=for_s)
+        until_ms = None if body.until is None else instant_of("until", body.until)
+        if until_ms is not None and until_ms <= await self._ask(schedules.now_ms):
+            raise bad_request("until", body.until, "it has passed; name a later instant")
+        terms = schedules.PauseTerms(by=who(request), reason=body.reason, for_s=for_s, until_ms=until_ms)
         (paused,) = await self._ask(schedules.pause, [name], terms, permit=permit_schedule(request))
         if not paused.is_known:
             raise UnknownScheduleError(name)
@@ -137,12 +144,27 @@ class ApiChanges(ApiHandlers):
         body, name = await body_of(request, TriggerBody), request.match_info["schedule"]
         if body.overlap not in {"allow", "skip"}:
             raise bad_request("overlap", body.overlap, "allow or skip")
+        known = await self._ask(jobs.known) if body.args else None
+        reaches = permit_schedule(request)
+
+        def permit(definition: ScheduleDef) -> None:
+            if reaches is not None:
+                reaches(definition)
+            if body.args:
+                may_define(request, [definition])
+
+        def check(job: str, args: Mapping[str, Any]) -> None:
+            assert known is not None
+            known.get(job).check(args)
+
         done = await self._ask(
             schedules.trigger,
             name,
             key=body.key,
+            args=body.args,
             heeds_overlap=body.overlap == "skip",
-            permit=permit_schedule(request),
+            permit=permit,
+            check=None if known is None else check,
             wall_ms=self._at.clock.wall_ms(),
         )
         if done.code is TriggerCode.SKIPPED:
@@ -176,6 +198,7 @@ class ApiChanges(ApiHandlers):
             history=self._at.history,
             by=who(request),
             reason=body.reason,
+            kill_ms=0 if body.kill is None else max(1, round(seconds_of("kill", body.kill) * 1000)),
             permit=permit_run(request),
         )
         if found.code is CancelCode.UNKNOWN:

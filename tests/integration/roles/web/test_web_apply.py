@@ -9,7 +9,7 @@ import pytest
 from supervisor.roles.web.api.apply import SCHEDULES_MAX
 from supervisor.roles.web.api.routes import PATH
 from tests.integration.roles.web.api_client import ask
-from tests.kit.builders import StoreCalls
+from tests.kit.builders import StoreCalls, envelope
 
 DAILY = {"job": "mail.send", "every": "1d", "labels": {"source": "web"}}
 
@@ -75,9 +75,39 @@ def test_a_schedule_of_a_powerful_job_is_for_admin(api: Any, world: StoreCalls) 
     shell = {"job": "shell.command", "every": "1d", "args": {"command": ["true"]}}
 
     code, shown = apply(api, {"a": shell})
-    assert (code, "may not define a, of job shell.command" in shown["error"]) == (403, True), shown
+    assert (code, "may not choose arguments of a, of job shell.command" in shown["error"]) == (403, True), shown
     assert apply(api, {"a": shell}, who="owner")[1]["created"] == 1
     assert apply(api, {"a": shell}, who="reader")[0] == 403
+
+
+def test_a_trigger_replaces_arguments_as_an_enqueue_chooses_them(api: Any, world: StoreCalls) -> None:
+    """Checked against the job, and for powerful jobs by admin alone."""
+    world.run(world.sessions.publish_jobs({"shell.command": CARD}))
+    apply(api, {"a": {"job": "shell.command", "every": "1d", "args": {"command": ["true"]}}}, who="owner")
+    path, args = f"{PATH}/schedules/a/trigger", {"command": ["false"]}
+
+    assert ask(api, "POST", path, "driver", {"args": args})[0] == 403
+    assert ask(api, "POST", path, "driver", {})[0] == 201
+    assert ask(api, "POST", path, "owner", {"args": {"wrong": 1}})[0] == 400
+    code, made = ask(api, "POST", path, "owner", {"args": args})
+    shown = world.run(world.queues.show(made["run"]))
+    assert (code, shown.envelope.template.args) == (201, args)
+
+
+def test_a_pause_ends_at_an_instant_that_lies_ahead(api: Any) -> None:
+    """One that has passed is refused, since it would be no pause."""
+    path = f"{PATH}/schedules/team/nightly/pause"
+
+    assert ask(api, "POST", path, "driver", {"until": "2027-01-02T08:00:00+01:00"})[1]["until_ms"] == 1_798_873_200_000
+    assert ask(api, "POST", path, "driver", {"until": "2020-01-01"})[0] == 400
+    assert ask(api, "POST", path, "driver", {"until": "2027-01-02", "for": "1h"})[0] == 400
+
+
+def test_a_run_that_does_not_end_is_killed(api: Any, world: StoreCalls) -> None:
+    """The duration is asked for with the cancellation, as by `tenure runs cancel --kill --grace`."""
+    world.enqueue(envelope("a"))
+    assert ask(api, "POST", f"{PATH}/runs/a/cancel", "driver", {"kill": "soon"})[0] == 400
+    assert ask(api, "POST", f"{PATH}/runs/a/cancel", "driver", {"kill": "5s"})[1]["result"] == "cancelled"
 
 
 CARD = '{"template": {"job": "shell.command", "kind": "sync"}, "required": ["command"]}'
