@@ -36,7 +36,7 @@ _SECOND_NS = 1_000 * MILLISECOND_NS
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One telling of a series, as it travels and as it is kept."""
+    """One report of a series, as it travels and as it is kept."""
 
     reason: str
     level: str
@@ -69,7 +69,7 @@ class Series:
 
     @property
     def untold(self) -> int:
-        """Number of its events that no telling has counted yet."""
+        """Number of its events that no report has counted yet."""
         return self.count - self.told
 
 

@@ -67,15 +67,15 @@ class SimulatedLeadership:
         """Call back what is due; look again when that may change by time alone."""
         if self.actor.is_paused or not self.actor.is_alive:
             return
-        standing = self.contender.standing()
-        while call := self._callbacks.due(standing._replace(epoch=0) if self._is_ending else standing):
+        leader = self.contender.leader_seen()
+        while call := self._callbacks.due(leader._replace(epoch=0) if self._is_ending else leader):
             if self._loop is None:
                 call_back(call, None)
             else:
                 task = self._loop.create_task(in_loop(call))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
-            standing = self.contender.standing()
+            leader = self.contender.leader_seen()
         if not self._is_looking:
             self._is_looking = True
             self._world.after(self._clock.true_ns(self.contender.next_ns()) - self._world.now_ns, self._look_again)

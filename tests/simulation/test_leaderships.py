@@ -60,7 +60,7 @@ class Program:
     @property
     def is_leader(self) -> bool:
         """True if code of the program that looks now is told that it leads, also while the others stand still."""
-        return self.execution.actor.is_alive and self.execution.contender.standing().epoch > 0
+        return self.execution.actor.is_alive and self.execution.contender.leader_seen().epoch > 0
 
     def check_calls(self) -> None:
         """Starts and stops alternate, a stop has the epoch of its start, and epochs never go back."""
@@ -128,7 +128,7 @@ def test_at_most_one_program_leads_whatever_happens(seed: int, faults: tuple[str
         world.run_until(world.now_ns + 4 * LEASE_NS)
         assert sum(program.is_leader for program in programs) == 1
         (leader,) = [program for program in programs if program.is_leader]
-        assert leader.calls[-1] == ("started", leader.execution.contender.standing().epoch)
+        assert leader.calls[-1] == ("started", leader.execution.contender.leader_seen().epoch)
         granted = [
             int(fields["epoch"])
             for _, fields in world.server.entries_after(KEYS.events, "0-0")

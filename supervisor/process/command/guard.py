@@ -151,15 +151,15 @@ def _become(identity: Identity) -> None:
 
 def _execute(launch: Launch) -> None:
     """Try every candidate; raise the first error with more information than "not here"."""
-    telling: OSError | None = None
+    refusal: OSError | None = None
     for candidate in launch.candidates:
         try:
             os.execve(candidate, launch.argv, launch.env)  # noqa: S606 - it is what the job is for
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:
-            telling = telling or error
-    raise telling or FileNotFoundError(errno.ENOENT, "")
+            refusal = refusal or error
+    raise refusal or FileNotFoundError(errno.ENOENT, "")
 
 
 def _die_with(parent: int, number: signal.Signals) -> None:

@@ -117,7 +117,7 @@ class Contender:
             new_nonce=new_nonce,
         )
 
-    def standing(self) -> LeaderSeen:
+    def leader_seen(self) -> LeaderSeen:
         """Return who leads, as far as this program knows now."""
         now_ns, term = self.context.now(), self.board.current
         if term.is_trusted(now_ns) and not self.around.is_ending:
@@ -126,7 +126,7 @@ class Contender:
         return LeaderSeen(0, self._holder if is_known else None)
 
     def next_ns(self) -> int:
-        """Return until when ``standing`` stays as it is if no step is made."""
+        """Return until when ``leader_seen`` stays as it is if no step is made."""
         now_ns, term = self.context.now(), self.board.current
         ends = (term.trusted_until_ns, self._holder_until_ns)
         return min((at for at in ends if at > now_ns), default=now_ns + self.context.timing.duration_ns)

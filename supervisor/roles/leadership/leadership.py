@@ -135,7 +135,7 @@ class Leadership:
         execution = self._execution
         if execution is None or self._is_closed or self._pid != os.getpid():
             return 0
-        return execution.contender.standing().epoch
+        return execution.contender.leader_seen().epoch
 
     @property
     def remaining_s(self) -> float:
@@ -150,7 +150,7 @@ class Leadership:
     def leader(self) -> str | None:
         """Identity of the leader as last seen, perhaps a lease duration ago; None: none, or not known."""
         execution = self._execution
-        return None if execution is None or self._pid != os.getpid() else execution.contender.standing().leader
+        return None if execution is None or self._pid != os.getpid() else execution.contender.leader_seen().leader
 
     @property
     def lease_key(self) -> str:

@@ -118,10 +118,10 @@ class LeadershipThreads:
         while True:
             with self._condition:
                 seen = self._news
-            standing = self.contender.standing()
+            leader = self.contender.leader_seen()
             if self._is_closing:
-                standing = standing._replace(epoch=0)
-            if (call := self._callbacks.due(standing)) is not None:
+                leader = leader._replace(epoch=0)
+            if (call := self._callbacks.due(leader)) is not None:
                 call_back(call if self._loop is None else partial(self._in_task, call), self._loop)
                 continue
             if self._is_closing:

@@ -80,7 +80,7 @@ class _Job:
 
 
 class RunReporter:
-    """The telling of one worker process."""
+    """Reports of the runs of one worker process."""
 
     def __init__(self) -> None:
         self._lines = Fold(LINES_MAX)

@@ -150,10 +150,10 @@ def rank(candidate: CandidateInfo) -> Rank:
 class SkewPolicy:
     """Response of a leader to skew of its own clock."""
 
-    def __init__(self, context: ElectionContext, memory: ElectionMemory, roster: CandidateList) -> None:
+    def __init__(self, context: ElectionContext, memory: ElectionMemory, candidates: CandidateList) -> None:
         self._at = context
         self._memory = memory
-        self._roster = roster
+        self._candidates = candidates
         self._epoch = 0
         self._renewals = 0  # of this term in a row with a clock that is off
         self._noticed_ms = 0  # own skew when it was noticed
@@ -174,7 +174,7 @@ class SkewPolicy:
         self._renewals += 1
         if self._seen_at_first is not None and self._renewals < RENEWALS_MIN:
             return ""
-        listed = yield from self._roster.learn(self._memory.roster)
+        listed = yield from self._candidates.learn(self._memory.roster)
         if listed is None:
             return ""
         if self._seen_at_first is None:

@@ -43,11 +43,11 @@ class Elector:
     def __init__(self, context: ElectionContext) -> None:
         self._at = context
         self.memory = self._memory = ElectionMemory(context)
-        self._roster = CandidateList(context, self._memory)
-        self._candidacy = ElectionFollower(context, self._memory, self._roster)
-        self._tenancy = HeldTerm(context, self._memory)
-        self._resignation = Resignation(context, self._memory, self._tenancy, self._candidacy)
-        self._skew_policy = SkewPolicy(context, self._memory, self._roster)
+        self._candidates = CandidateList(context, self._memory)
+        self._follower = ElectionFollower(context, self._memory, self._candidates)
+        self._held = HeldTerm(context, self._memory)
+        self._resignation = Resignation(context, self._memory, self._held, self._follower)
+        self._skew_policy = SkewPolicy(context, self._memory, self._candidates)
         self._renew_at_ns = 0
         self._is_withheld = False  # renewals, because the scheduler stands still
         self._cool_downs = 0
@@ -59,7 +59,7 @@ class Elector:
 
     def bring(self, schedules_digest: str) -> None:
         """Announce another set of schedules from the next campaign or renewal on."""
-        self._roster.bring(schedules_digest)
+        self._candidates.bring(schedules_digest)
 
     def run(self) -> Steps[None]:
         """Contend until asked to stop; then give back the lease, if held."""
@@ -81,8 +81,8 @@ class Elector:
         self._leave_it_until(at.board.header.ineligible_until_ns)
         self._memory.resumed()
         if term.epoch > 0:
-            self._tenancy.resume(term)
-            self._candidacy.forget()
+            self._held.resume(term)
+            self._follower.forget()
             self._memory.move(ElectorEvent.RESUMED)
             at.report("leader_resumed", epoch=term.epoch)
 
@@ -92,16 +92,16 @@ class Elector:
         at = self._at
         self._judge_scheduler()
         if not at.me.participates:
-            yield from self._candidacy.register()
+            yield from self._follower.register()
             return
         if not at.around.can_schedule():
-            self._candidacy.forget()
+            self._follower.forget()
             yield Sleep(max(self._cool_until_ns, at.now() + LOOK_AGAIN_NS))
             return
         if at.now() < self._cool_until_ns:
             yield from self._stand_back()
             return
-        won = yield from self._candidacy.contend()
+        won = yield from self._follower.contend()
         if won is not None:
             self._adopt(won) if won.asked_at_ns is None else self._confirm(won.view, won.asked_at_ns, mode=won.mode)
 
@@ -112,14 +112,14 @@ class Elector:
         is wanted by nobody sooner: a standby takes it within milliseconds.
         """
         at = self._at
-        self._candidacy.forget()
+        self._follower.forget()
         if at.now() < self._glance_due_ns:
-            if (yield from self._candidacy.is_called(min(self._cool_until_ns, self._glance_due_ns))):
+            if (yield from self._follower.is_called(min(self._cool_until_ns, self._glance_due_ns))):
                 self._stand_again("named_heir")
             return
         self._glance_due_ns = at.now() + at.timing.duration_ns
         former = self._glance
-        self._glance = yield from self._candidacy.glance()
+        self._glance = yield from self._follower.glance()
         is_free = self._glance is not None and self._glance[2] == ""
         if is_free and at.board.header.ineligible_until_ns:
             self._glance_due_ns = at.now() + LOOK_AGAIN_NS
@@ -140,7 +140,7 @@ class Elector:
 
     def _adopt(self, won: Won) -> None:
         """Hold a term of unknown age: renew before trusting it."""
-        self._tenancy.adopt(Term(won.view.epoch, won.view.nonce, 0))
+        self._held.adopt(Term(won.view.epoch, won.view.nonce, 0))
         self._renew_at_ns = self._at.now()
         self._memory.move(ElectorEvent.ADOPTED)
 
@@ -151,12 +151,12 @@ class Elector:
         at = self._at
         until_ns = self._renew_at_ns
         if self._memory.state is State.LEADER:
-            until_ns = min(until_ns, self._tenancy.term.trusted_until_ns)
-        if at.now() < until_ns and (self._memory.state is State.PROMOTING or not self._tenancy.is_outlived):
+            until_ns = min(until_ns, self._held.term.trusted_until_ns)
+        if at.now() < until_ns and (self._memory.state is State.PROMOTING or not self._held.is_outlived):
             yield Sleep(min(until_ns, at.now() + LOOK_AGAIN_NS))  # the scheduler is looked at in between
         if at.around.is_stopping():
             return
-        if self._tenancy.is_outlived or at.board.next_nonce is not None:
+        if self._held.is_outlived or at.board.next_nonce is not None:
             yield from self._follow_up_death()
         elif not at.around.can_schedule() and at.around.is_scheduler_gone():
             yield from self._resign("no_progress")
@@ -166,14 +166,14 @@ class Elector:
     def _keep(self) -> Steps[None]:
         """Renew, if that is due and the scheduler makes progress."""
         at = self._at
-        if self._memory.state is State.LEADER and not self._tenancy.term.is_trusted(at.now()):
-            self._tenancy.lapse()
+        if self._memory.state is State.LEADER and not self._held.term.is_trusted(at.now()):
+            self._held.lapse()
         if at.now() < self._renew_at_ns:
             return
         if not at.around.can_schedule():
             # It may be stopped in the middle of a write, so nothing is given back before the parent has reaped it.
             if not self._is_withheld:
-                at.report("renewal_withheld", epoch=self._tenancy.term.epoch)
+                at.report("renewal_withheld", epoch=self._held.term.epoch)
             self._is_withheld = True
             self._renew_at_ns = at.now() + WITHHELD_LOOK_NS
             return
@@ -185,22 +185,20 @@ class Elector:
     def _look_around(self) -> Steps[None]:
         """Learn who else there is; give way if this machine's clock is wrong, or Redis refuses its scheduler."""
         at = self._at
-        heir = yield from self._skew_policy.heir(self._tenancy.term.epoch)
+        heir = yield from self._skew_policy.heir(self._held.term.epoch)
         if heir:
-            at.report(
-                "clock_skew_resigned", epoch=self._tenancy.term.epoch, skew_s=self._memory.skew.ms / 1000, to=heir
-            )
+            at.report("clock_skew_resigned", epoch=self._held.term.epoch, skew_s=self._memory.skew.ms / 1000, to=heir)
             yield from self._give_way("clock_skew", heir)
-        elif at.board.header.vain_epoch == self._tenancy.term.epoch and not self._roster.is_alone():
-            at.report("refusals_resigned", epoch=self._tenancy.term.epoch)
+        elif at.board.header.vain_epoch == self._held.term.epoch and not self._candidates.is_alone():
+            at.report("refusals_resigned", epoch=self._held.term.epoch)
             yield from self._give_way("refusals", "")
-        elif self._roster.is_due():
-            yield from self._roster.learn(self._memory.roster)
+        elif self._candidates.is_due():
+            yield from self._candidates.learn(self._memory.roster)
 
     def _follow_up_death(self) -> Steps[None]:
         """Promote the term for the scheduler to come; or let another replica lead, when this one keeps dying."""
         at = self._at
-        if at.around.crashes() >= CRASHES_MAX and self._tenancy.is_outlived:
+        if at.around.crashes() >= CRASHES_MAX and self._held.is_outlived:
             yield from self._resign("scheduler_crashes")
         elif self._memory.state is not State.PROMOTING or at.now() >= self._renew_at_ns:
             yield from self._promote()
@@ -208,7 +206,7 @@ class Elector:
     def _promote(self) -> Steps[None]:
         at = self._at
         asked_at_ns = at.now()
-        call = self._tenancy.promotion()
+        call = self._held.promotion()
         try:
             view = yield RunScript(call, at.timing.timeout_ns)
         except UNANSWERED as error:
@@ -221,7 +219,7 @@ class Elector:
             self._lose(view)
 
     def _renew(self) -> Steps[None]:
-        at, term = self._at, self._tenancy.term
+        at, term = self._at, self._held.term
         asked_at_ns = at.now()
         timeout_ns = at.timing.timeout_ns
         if self._memory.state is State.LEADER:
@@ -231,7 +229,7 @@ class Elector:
             epoch=term.epoch,
             nonce=term.nonce,
             duration_ms=at.timing.duration_ms,
-            info=self._roster.described(),
+            info=self._candidates.described(),
             hold=self._memory.hold,
             is_present=is_present,
         )
@@ -278,31 +276,31 @@ class Elector:
         self._renew_at_ns = asked_at_ns + int(at.timing.period_ns * (0.9 + 0.2 * at.rng.random()))
         if at.now() - at.board.header.acquired_ns > STABLE_NS:
             self._cool_downs = 0
-        self._tenancy.confirm(term, view, mode=mode)
+        self._held.confirm(term, view, mode=mode)
         if self._memory.hold:
             self._renew_at_ns = at.now()  # found with this very answer: Redis must be told
         elif at.now() < self._memory.disputed_until_ns:
             self._renew_at_ns = min(
                 self._renew_at_ns, self._memory.disputed_until_ns
             )  # its answer makes the term a trusted one
-        self._roster.noticed(view.roster)
+        self._candidates.noticed(view.roster)
 
     def _lose(self, view: LeaseView) -> None:
         at = self._at
-        at.report("leader_lost", epoch=self._tenancy.term.epoch, reason=view.code.name.lower(), holder=view.holder)
+        at.report("leader_lost", epoch=self._held.term.epoch, reason=view.code.name.lower(), holder=view.holder)
         at.board.next_nonce = None  # a promotion that was refused
         self._incarnation = at.around.incarnation()
-        self._tenancy.drop()
+        self._held.drop()
         self._memory.move(ElectorEvent.REFUSED)
-        self._candidacy.observe(view)
+        self._follower.observe(view)
 
     def _obey(self, heir: str) -> Steps[None]:
         """Hand over because a person asked; then let others lead for a lease duration, if there are any."""
-        yield from self._roster.learn(self._memory.roster)
+        yield from self._candidates.learn(self._memory.roster)
         yield from self._give_way("requested", heir)
 
     def _give_way(self, reason: str, heir: str) -> Steps[None]:
-        is_alone = self._roster.is_alone()
+        is_alone = self._candidates.is_alone()
         yield from self._resignation.resign(reason, prefer=heir)
         if not is_alone:
             self._leave_it_until(self._at.now() + self._at.timing.duration_ns)

@@ -40,10 +40,10 @@ class Won:
 class ElectionFollower:
     """Follower: observes the lease and campaigns for it."""
 
-    def __init__(self, context: ElectionContext, memory: ElectionMemory, roster: CandidateList) -> None:
+    def __init__(self, context: ElectionContext, memory: ElectionMemory, candidates: CandidateList) -> None:
         self._at = context
         self._memory = memory
-        self._roster = roster
+        self._candidates = candidates
         self._observation: Observation | None = None
         self._at_silence: Mode = "expired"  # what to ask as when nothing changed until the observation ends
         self._is_new = True  # has never seen the lease
@@ -80,8 +80,8 @@ class ElectionFollower:
             return
         self._memory.answered("register", view, asked_at_ns)
         self.observe(view)
-        if self._roster.is_due():
-            yield from self._roster.learn(view.roster)
+        if self._candidates.is_due():
+            yield from self._candidates.learn(view.roster)
         self._register_due_ns = at.now() + int(at.timing.duration_ns * (0.9 + 0.2 * at.rng.random()))
 
     def observe(self, view: LeaseView) -> None:
@@ -99,7 +99,7 @@ class ElectionFollower:
             duration_ms=view.duration_ms or at.timing.duration_ms,
             now_ns=at.now(),
         )
-        self._roster.noticed(view.roster)
+        self._candidates.noticed(view.roster)
         if view.holder == at.me.replica:
             self._take_back(view)
         if view.holder and view.holder != self._holder:
@@ -154,8 +154,8 @@ class ElectionFollower:
     def _stand_by(self, observation: Observation) -> Steps[Won | None]:
         """Wait for the holder to release, to be silent for too long, or to be gone visibly."""
         at = self._at
-        if self._roster.is_due():
-            yield from self._roster.learn(self._memory.roster)
+        if self._candidates.is_due():
+            yield from self._candidates.learn(self._memory.roster)
         until_ns = observation.dead_at_ns
         if at.timing.presence_poll_ns:
             until_ns = min(until_ns, max(self._presence_due_ns, at.now()))
@@ -186,10 +186,10 @@ class ElectionFollower:
     def _let_better_ones_pass(self, released: dict[str, str]) -> Steps[None]:
         """Wait for those who go first. Who they are is asked only if that has changed since it was read."""
         number = released.get("roster", "")
-        self._roster.noticed(int(number) if number.isdecimal() else -1)
-        if self._roster.is_due() and number.isdecimal():
-            yield from self._roster.learn(int(number))
-        wait_ns = self._roster.wait_ns(holder=released.get("who", ""), prefer=released.get("prefer", ""))
+        self._candidates.noticed(int(number) if number.isdecimal() else -1)
+        if self._candidates.is_due() and number.isdecimal():
+            yield from self._candidates.learn(int(number))
+        wait_ns = self._candidates.wait_ns(holder=released.get("who", ""), prefer=released.get("prefer", ""))
         until_ns = self._at.now() + int(wait_ns * (0.9 + 0.2 * self._at.rng.random()))
         # A wake-up that came while this replica listened ends the first sleep at once: it must not jump the queue.
         while self._at.now() < until_ns and not self._at.around.is_stopping():
@@ -249,7 +249,7 @@ class ElectionFollower:
             mode=mode,
             observed_epoch=observation.epoch if observation else 0,
             observed_seq=observation.seq if observation else 0,
-            info=self._roster.described(),
+            info=self._candidates.described(),
             genesis=self._memory.known_genesis,
             hold=self._memory.hold,
         )

@@ -149,28 +149,28 @@ class Resignation:
     """The way out of every state that may hold a term."""
 
     def __init__(
-        self, context: ElectionContext, memory: ElectionMemory, tenancy: HeldTerm, candidacy: ElectionFollower
+        self, context: ElectionContext, memory: ElectionMemory, held: HeldTerm, follower: ElectionFollower
     ) -> None:
         self._at = context
         self._memory = memory
-        self._tenancy = tenancy
-        self._candidacy = candidacy
+        self._held = held
+        self._follower = follower
 
     def resign(self, reason: str, *, prefer: str = "") -> Steps[None]:
         """Give the term back; ``prefer`` should lead next, empty: any."""
-        term = self._tenancy.term
+        term = self._held.term
         is_known = self._memory.state not in {State.CAMPAIGNING, State.PROMOTING}
         self._memory.move(ElectorEvent.RESIGN)
         if is_known and reason == "shutdown":
             yield from self._await_exit()
-        self._tenancy.drop()
+        self._held.drop()
         if is_known and reason in WHILE_SCHEDULING:
             yield from self._await_idleness()
         if not is_known:
-            term = yield from self._candidacy.find_unanswered(term)
+            term = yield from self._follower.find_unanswered(term)
         if term.epoch > 0:
             yield from self._release(term, reason, prefer)
-        self._candidacy.forget()
+        self._follower.forget()
         self._memory.move(ElectorEvent.RELEASED)
 
     def _await_exit(self) -> Steps[None]:
