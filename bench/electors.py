@@ -17,6 +17,7 @@ from supervisor.core.supervision.scoreboard import Board, board_words
 from supervisor.roles.agent.election.context import ElectionContext, ElectionTiming
 from supervisor.roles.agent.election.elector_thread import ElectorThread
 from supervisor.roles.agent.main import new_nonce
+from supervisor.roles.leadership.contender import ProgramSurroundings
 from supervisor.settings.sections.models import ElectionSettings, RedisSettings
 from supervisor.store.client.sync_client import Store
 from supervisor.store.election.leases import CandidateInfo, Leases
@@ -26,40 +27,6 @@ from tests.kit.waiting import wait_until
 
 WAIT_S = 30.0
 CLOCK = SystemClock()
-
-
-class Around:
-    """A tree without a scheduler: it can always schedule, and stops when told."""
-
-    def __init__(self) -> None:
-        self.is_over = False
-
-    def is_stopping(self) -> bool:
-        """Whether it was told to."""
-        return self.is_over
-
-    def can_schedule(self) -> bool:
-        """Always."""
-        return True
-
-    def is_scheduler_gone(self) -> bool:
-        """Nothing has to end before a release."""
-        return True
-
-    def incarnation(self) -> int:
-        """The one scheduler never dies."""
-        return 1
-
-    def crashes(self) -> int:
-        """Never."""
-        return 0
-
-    def progress(self) -> int:
-        """A number that grows."""
-        return CLOCK.elapsed_ns()
-
-    def term_changed(self) -> None:
-        """Nobody to wake."""
 
 
 class Timed(Store):
@@ -78,7 +45,7 @@ class Candidate:
     """One elector, and when it last could fire."""
 
     def __init__(self, url: str, name: str) -> None:
-        self.around = Around()
+        self.around = ProgramSurroundings(lambda: None)
         self.leads = threading.Event()
         self.stands_by = threading.Event()
         self.may_fire_ns = 0
@@ -112,7 +79,7 @@ class Candidate:
 
     def stop(self) -> None:
         """Release, and end."""
-        self.around.is_over = True
+        self.around.is_ending = True
         self.thread.wake()
 
 

@@ -23,6 +23,7 @@ from supervisor.core.json_values import read_json
 from supervisor.core.supervision.pool import PoolReplacement
 from supervisor.core.supervision.reload import ReloadOutcome, ReloadPlan, ReloadRecord
 from supervisor.core.supervision.scoreboard import Header, Phase
+from supervisor.core.supervision.shutdown import describe_status
 from supervisor.core.units import SECOND_NS
 from supervisor.process import config_check
 from supervisor.process.pool_control import PoolBook
@@ -175,7 +176,7 @@ class Reloading:
         if self._now.is_late:
             limit_s = self.check_ns // SECOND_NS
             return f"the check took longer than {limit_s} s; does a module under jobs hang at its import?"
-        return f"the check ended without a result ({_how(self._now.status or 0)}); its output says more"
+        return f"the check ended without a result ({describe_status(self._now.status or 0)}); its output says more"
 
     def _apply(self, now_ns: int, tree: ProcessTable, book: PoolBook) -> None:
         now = self._now
@@ -264,7 +265,3 @@ class Reloading:
                 stale=now.plan.stale,
             )
         )
-
-
-def _how(status: int) -> str:
-    return f"exit code {status}" if status >= 0 else f"signal {-status}"

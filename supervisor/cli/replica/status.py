@@ -94,9 +94,9 @@ def _job_row(spec: JobSpec) -> dict[str, Any]:
     return {
         "job": spec.name,
         "kind": spec.kind.value,
-        "queue": spec.queue,
-        "timeout_s": spec.timeout_s,
-        "attempts": spec.retry.attempts,
+        "queue": spec.base.queue,
+        "timeout_s": spec.base.timeout_s,
+        "attempts": spec.base.retry.attempts,
         "signature": spec.signature,
         "origin": spec.origin,
     }
@@ -122,7 +122,7 @@ def job_show(*, name: str, load_settings: LoadSettings) -> None:
     row = _job_row(spec)
     value = {
         **{name: row[name] for name in ("job", "kind", "queue", "timeout_s", "attempts")},
-        "delivery": "at_most_once" if spec.at_most_once else "at_least_once",
+        "delivery": "at_most_once" if spec.base.at_most_once else "at_least_once",
         **{name: row[name] for name in ("signature", "origin")},
         "description": (spec.function.__doc__ or "").strip().split("\n")[0],
         "arguments": arguments_schema(spec),

@@ -63,26 +63,6 @@ class JobSpec:
         return self.base.kind
 
     @property
-    def queue(self) -> str:
-        """Default queue of its runs."""
-        return self.base.queue
-
-    @property
-    def retry(self) -> Retry:
-        """Retry policy of its runs."""
-        return self.base.retry
-
-    @property
-    def timeout_s(self) -> float:
-        """Seconds until a run is killed."""
-        return self.base.timeout_s
-
-    @property
-    def at_most_once(self) -> bool:
-        """True if a run is lost rather than run again."""
-        return self.base.at_most_once
-
-    @property
     def origin(self) -> str:
         """Definition of the function, as ``module:qualname``."""
         return f"{self.function.__module__}:{self.function.__qualname__}"

@@ -26,7 +26,8 @@ from supervisor.core.schedules.backfill import Chunk, next_chunk
 from supervisor.core.schedules.manual_runs import BACKFILL, extra_run, forced_run_id
 from supervisor.core.schedules.triggers import trigger_of
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
-from supervisor.roles.effects import Reporter, RunScript, Steps
+from supervisor.roles.effects import Reporter, Steps
+from supervisor.roles.scheduler.fenced_client import ask_once
 from supervisor.store.keys import Keys
 from supervisor.store.schedules import backfills as calls
 from supervisor.store.schedules.backfills import STEP_MAX, Backfill, BackfillState, StepCode, Stepped, known_of
@@ -41,8 +42,6 @@ HELD_NS = 1000 * MILLISECOND_NS
 
 REFUSED_NS = 60_000 * MILLISECOND_NS
 """How long a backfill that Redis refuses is left alone."""
-
-_TIMEOUT_NS = 1000 * MILLISECOND_NS
 
 
 class _Made(NamedTuple):
@@ -97,7 +96,7 @@ class Backfills:
             if is_look:
                 yield from self._look(now_ns)
             elif self._active and self._seen is None:
-                answer = yield from _ask(self._views.inspect([self._active[0].schedule]))
+                answer = yield from ask_once(self._views.inspect([self._active[0].schedule]))
                 self._seen, self._backfilled = answer[0], None
             elif self._active and self._active[0].is_forced and self._backfilled is None:
                 self._backfilled = yield from self._remembered(self._active[0])
@@ -113,7 +112,7 @@ class Backfills:
         return bool(self._active) and self._clock.elapsed_ns() >= self._free_ns
 
     def _look(self, now_ns: int) -> Steps[None]:
-        found: list[Backfill] = yield from _ask(self._calls.all())
+        found: list[Backfill] = yield from ask_once(self._calls.all())
         active = [each for each in found if each.state is BackfillState.ACTIVE]
         refused = self._refused_until_ns
         self._refused_until_ns = {each.id: refused[each.id] for each in active if refused.get(each.id, 0) > now_ns}
@@ -129,14 +128,16 @@ class Backfills:
             nominals = self._chunk(backfill, self._seen.record.definition(), self._seen).run
         except (TenureError, ValueError, msgspec.DecodeError):
             return frozenset()  # the step says why
-        ran: list[bool] = yield from _ask(self._calls.ran([scheduled_run_id(backfill.schedule, at) for at in nominals]))
+        ran: list[bool] = yield from ask_once(
+            self._calls.ran([scheduled_run_id(backfill.schedule, at) for at in nominals])
+        )
         return frozenset(at for at, has_run in zip(nominals, ran, strict=True) if has_run)
 
     def _step(self, term: Term, backfill: Backfill) -> Steps[None]:
         seen, self._seen = self._seen, None
         assert seen is not None
         made = self._failing(term, backfill) if seen.record is None else self._running(term, backfill, seen)
-        stepped: Stepped = yield from _ask(made.call)
+        stepped: Stepped = yield from ask_once(made.call)
         count = stepped.backfill.enqueued - backfill.enqueued if stepped.backfill else 0
         if count and made.template is not None:
             self._report("backfilled", queue=made.template.queue, job=made.template.job, count=count)
@@ -224,7 +225,3 @@ class Backfills:
 
     def _hold(self, for_ns: int) -> None:
         self._free_ns = max(self._free_ns, self._clock.elapsed_ns() + for_ns)
-
-
-def _ask(call: Call[Any]) -> Steps[Any]:
-    return (yield RunScript(call, _TIMEOUT_NS))

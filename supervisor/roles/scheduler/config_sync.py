@@ -35,7 +35,8 @@ from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.anchor import ANCHORS, settled
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.effects import Reporter, RunScript, Steps
+from supervisor.roles.effects import Reporter, Steps
+from supervisor.roles.scheduler.fenced_client import ask_once
 from supervisor.settings.schedules.complete import schedules_digest
 from supervisor.store.keys import Keys
 from supervisor.store.schedules.definitions import (
@@ -62,7 +63,6 @@ OLDER_NS = 5000 * MILLISECOND_NS
 """How long after a newer set was found to rule it is asked again: its last replica may have gone, for a deploy that is
 rolled back while this one leads. A replica counts as gone two lease durations after it was last seen."""
 
-_TIMEOUT_NS = 1000 * MILLISECOND_NS
 T = TypeVar("T")
 
 
@@ -174,7 +174,7 @@ class ConfigSync:
 
     def _begin(self, term: Term) -> Steps[None]:
         call = self._calls.begin(epoch=term.epoch, nonce=term.nonce, digest=self._digest, lease_ms=self._lease_ms)
-        begin: Begin = yield from _ask(call)
+        begin: Begin = yield from ask_once(call)
         now = self._round
         now.revision = begin.revision
         if begin.code is BeginCode.NEEDED:
@@ -191,7 +191,7 @@ class ConfigSync:
     def _compare(self, term: Term) -> Steps[None]:
         del term
         now = self._round
-        page: RecordPage = yield from _ask(self._views.browse(now.cursor))
+        page: RecordPage = yield from ask_once(self._views.browse(now.cursor))
         for record in page.items:
             self._meet(record, page.now_ms)
         now.cursor, now.now_ms = page.cursor, page.now_ms
@@ -233,7 +233,7 @@ class ConfigSync:
         """Ask about the next of a list; None: Redis refuses that, so that fewer are next, or one is left out."""
         now = self._round
         try:
-            reply: T = yield from _ask(call)
+            reply: T = yield from ask_once(call)
         except StoreRefusedError as error:
             if error.concerns_client:
                 raise
@@ -269,7 +269,9 @@ class ConfigSync:
     def _end(self, term: Term) -> Steps[None]:
         now = self._round
         is_applied = not now.clashes and not now.refused
-        yield from _ask(self._calls.end(epoch=term.epoch, nonce=term.nonce, digest=self._digest, is_applied=is_applied))
+        yield from ask_once(
+            self._calls.end(epoch=term.epoch, nonce=term.nonce, digest=self._digest, is_applied=is_applied)
+        )
         now.phase = SyncPhase.DONE
         clashes, put_off = tuple(sorted(set(now.clashes))), tuple(now.refused)
         if (clashes, put_off) != (self._refused, self._put_off) or is_applied:
@@ -316,7 +318,3 @@ def _settled(declared: ScheduleDef, body: bytes, now_ms: int) -> ScheduleDef:
     except msgspec.DecodeError:
         stored = None
     return settled(declared, stored, now_ms)
-
-
-def _ask(call: Call[Any]) -> Steps[Any]:
-    return (yield RunScript(call, _TIMEOUT_NS))

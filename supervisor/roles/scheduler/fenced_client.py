@@ -22,6 +22,11 @@ VAIN_NS = 45_000 * MILLISECOND_NS
 """How long Redis may refuse every call of one script before another replica is to lead."""
 
 
+def ask_once(call: Call[Any]) -> Steps[Any]:
+    """Send ``call`` and return its reply; of an error its caller makes what it will."""
+    return (yield RunScript(call, ASK_TIMEOUT_NS))
+
+
 class TermOverError(TenureError):
     """The board has another term than the one being served, or the tree stops."""
 

@@ -209,8 +209,8 @@ def _unserved_jobs(loaded: Loaded, known: Registry, scheduled: set[str]) -> Iter
     by_queue: dict[tuple[str, Kind], list[str]] = {}
     for name in known.names():
         spec = known.get(name)
-        if name not in scheduled and not _is_served(spec.queue, spec.kind, loaded.settings):
-            by_queue.setdefault((spec.queue, spec.kind), []).append(name)
+        if name not in scheduled and not _is_served(spec.base.queue, spec.kind, loaded.settings):
+            by_queue.setdefault((spec.base.queue, spec.kind), []).append(name)
     for (queue, kind), names in by_queue.items():
         what = f"job {names[0]}" if len(names) == 1 else f"jobs {', '.join(names)}"
         yield loaded.problem(("workers",), *_unserved(queue, kind, what))

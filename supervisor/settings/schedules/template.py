@@ -50,7 +50,7 @@ def template_of(
         return None, [ScheduleFault(("job",), *_unknown_job(schedule.job, known))]
     spec = known.get(schedule.job)
     faults = _placeholder_faults(schedule, has_secrets=has_secrets) + _profile_faults(schedule, spec, profiles)
-    if schedule.retries and spec.at_most_once:
+    if schedule.retries and spec.base.at_most_once:
         remedy = "remove it, or let the job be delivered at least once"
         faults.append(
             ScheduleFault(("retries",), f"{schedule.retries} cannot be: job {spec.name} runs at most once", remedy)
@@ -108,7 +108,7 @@ def _template(
         queue=schedule.queue,
         priority=picked.get("priority") if schedule.priority is None else PRIORITIES[schedule.priority],
         timeout_s=picked.get("timeout_s") if schedule.timeout_s is None else schedule.timeout_s,
-        retry=retry if schedule.retries is None else _retry(retry or spec.retry, schedule.retries),
+        retry=retry if schedule.retries is None else _retry(retry or spec.base.retry, schedule.retries),
     )
     soft_s = template.soft_timeout_s
     return msgspec.structs.replace(

@@ -69,4 +69,4 @@ class JobCalls:
 
     def _handle(self, producer: Producer, one: Enqueued) -> Run[Any]:
         spec = jobs.registry.find(self._function)
-        return Run(one.run_id, spec.name, self._options.get("queue") or spec.queue, producer)
+        return Run(one.run_id, spec.name, self._options.get("queue") or spec.base.queue, producer)

@@ -27,7 +27,7 @@ def test_the_job_is_registered_for_the_shell_queue() -> None:
     """Schedules name it shell.command; a failing command is not run thrice unless somebody asks for that."""
     spec = registry.get("shell.command")
 
-    assert (spec.kind, spec.queue, spec.retry.attempts) == ("sync", "shell", 1)
+    assert (spec.kind, spec.base.queue, spec.base.retry.attempts) == ("sync", "shell", 1)
     assert spec.check({"command": ["true"]})["command"] == ["true"]
     assert spec.check({"command": "true"})["command"] == "true"
 

@@ -58,9 +58,9 @@ def test_a_job_that_is_imported_later_follows_too(known: Registry) -> None:
     @job("late")
     def late() -> None: ...
 
-    assert known.get("late").timeout_s == 60.0
+    assert known.get("late").base.timeout_s == 60.0
     known.use(POLICIES)
-    assert known.get("late").timeout_s == 300.0
+    assert known.get("late").base.timeout_s == 300.0
 
 
 def test_a_job_that_runs_at_most_once_is_never_retried(known: Registry) -> None:
@@ -71,8 +71,8 @@ def test_a_job_that_runs_at_most_once_is_never_retried(known: Registry) -> None:
 
     known.use(POLICIES)
 
-    assert known.get("charge").retry.attempts == 1
-    assert known.get("charge").timeout_s == 7200.0
+    assert known.get("charge").base.retry.attempts == 1
+    assert known.get("charge").base.timeout_s == 7200.0
 
 
 def test_a_soft_timeout_beyond_the_timeout_of_the_profile_is_derived_anew(known: Registry) -> None:

@@ -33,12 +33,12 @@ def section(spec: JobSpec) -> str:
 @pytest.mark.parametrize("spec", SHIPPED, ids=lambda spec: spec.name)
 def test_every_job_is_in_the_table_as_it_is(spec: JobSpec) -> None:
     """Pool, queue, timeout and attempts decide how it behaves before any argument does."""
-    seconds = int(spec.timeout_s)
+    seconds = int(spec.base.timeout_s)
     timeout = f"{seconds // 3600} h" if seconds % 3600 == 0 else f"{seconds // 60} min"
     row = next(line for line in DOCUMENT.splitlines() if line.startswith(f"| [`{spec.name}`]"))
 
     cells = [cell.strip() for cell in row.strip("|").split("|")]
-    assert cells[1:5] == [spec.kind.value, f"`{spec.queue}`", timeout, str(spec.retry.attempts)]
+    assert cells[1:5] == [spec.kind.value, f"`{spec.base.queue}`", timeout, str(spec.base.retry.attempts)]
 
 
 @pytest.mark.parametrize("spec", SHIPPED, ids=lambda spec: spec.name)
