@@ -9,9 +9,9 @@ from statistics import median
 import msgspec
 
 from supervisor.clock import SystemClock
-from supervisor.core.events import FRESH_PER_S, SERIES_MAX, Event
+from supervisor.core.events import Event
 from supervisor.telemetry import events
-from supervisor.telemetry.events import PIPE_BYTES, Mailbox, Recorder
+from supervisor.telemetry.events import FRESH_PER_S, PIPE_BYTES, SERIES_MAX, Mailbox, Recorder
 
 MILLION = 1_000_000
 CLOCK = SystemClock()

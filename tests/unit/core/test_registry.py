@@ -209,7 +209,7 @@ def test_at_most_once_means_one_attempt() -> None:
     @job("once", delivery="at_most_once")
     def once() -> None: ...
 
-    assert known("once").retry.attempts == 1
+    assert known("once").base.retry.attempts == 1
     assert known("once").template({}).at_most_once
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.events import FRESH_PER_S, IDLE_NS, PACE_NS, SERIES_MAX, Event, EventAggregator, tell
+from supervisor.core.events import Event
+from supervisor.telemetry.events import FRESH_PER_S, IDLE_NS, PACE_NS, SERIES_MAX, EventAggregator, tell
 
 S = 1_000_000_000
 KEY = ("run_failed", "warning", "tests.job")
