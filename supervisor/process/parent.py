@@ -207,7 +207,7 @@ class Parent:
             return "the tree stops"
         match received.signal:
             case Signals.SIGHUP:
-                return self._reload(now_ns)
+                return self._reload()
             case Signals.SIGTTIN:
                 return self._book.add(1)
             case Signals.SIGTTOU:
@@ -216,10 +216,10 @@ class Parent:
                 return self._toggle_quiet(now_ns)
         return "it has no meaning here"
 
-    def _reload(self, now_ns: int) -> str:
+    def _reload(self) -> str:
         if self._reloading is None:
             return "this tree cannot reload"
-        self._reloading.request(now_ns)
+        self._reloading.request()
         return ""
 
     def _toggle_quiet(self, now_ns: int) -> str:
@@ -240,7 +240,7 @@ class Parent:
         if verb is Verb.STOP:
             self._enter(shutdown.ask(self._fresh_stop(), now_ns=now_ns, code=0, reason=f"asked by {asker}"))
         else:
-            self._reload(now_ns)
+            self._reload()
 
     def _fresh_stop(self) -> Stop:
         """Return the stop with the grace that is set now; one that was asked for keeps its own."""

@@ -104,9 +104,8 @@ class Reloading:
             return min(now.deadline_ns, self.clock.elapsed_ns() + _PACE_NS)
         return 0
 
-    def request(self, now_ns: int) -> None:
+    def request(self) -> None:
         """Begin, or begin again once the current one is over."""
-        del now_ns
         if self._now.step is not _Step.IDLE:
             self.log("reload_queued", already=self._is_asked)
         self._is_asked = True

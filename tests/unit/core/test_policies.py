@@ -87,7 +87,7 @@ def test_a_soft_timeout_beyond_the_timeout_of_the_profile_is_derived_anew(known:
     known.use({"short": {**NORMAL, "timeout_s": 10.0}})
 
     assert known.get("slow").base.soft_timeout_s == 500.0
-    assert (known.get("quick").timeout_s, known.get("quick").base.soft_timeout_s) == (10.0, None)
+    assert (known.get("quick").base.timeout_s, known.get("quick").base.soft_timeout_s) == (10.0, None)
 
 
 def test_profiles_that_say_what_is_built_in_leave_a_job_as_it_is(known: Registry) -> None:

@@ -245,7 +245,7 @@ class FakeReloading:
         self.told: list[str] = []
         self.deadline_ns = 0
 
-    def request(self, now_ns: int) -> None:
+    def request(self) -> None:
         self.told.append("request")
 
     def look(self, now_ns: int, tree: object, book: object) -> None:

@@ -138,7 +138,7 @@ class ReloadedParent:
 
     def reload(self, *, status: int = 0) -> None:
         """Ask for a reload, and let its check end."""
-        self.reloading.request(self.clock.now_ns)
+        self.reloading.request()
         self.turn()
         assert self.reloading.ended(PID, status)
         self.turn()
@@ -248,10 +248,10 @@ def test_a_count_that_fits_no_more_undoes_it(world: ReloadedParent) -> None:
 
 def test_requests_during_a_reload_are_one_more_reload_afterwards(world: ReloadedParent) -> None:
     """The files may have changed since the check read them."""
-    world.reloading.request(NOW)
+    world.reloading.request()
     world.turn()
     for _ in range(3):
-        world.reloading.request(world.clock.now_ns)
+        world.reloading.request()
     world.turn()
     assert world.forks == 1
     world.reloading.ended(PID, 0)
@@ -269,7 +269,7 @@ def test_requests_during_a_reload_are_one_more_reload_afterwards(world: Reloaded
 
 def test_a_check_that_hangs_is_killed_and_named(world: ReloadedParent) -> None:
     """A module under jobs that waits for the network at its import must not leave the tree reloading for ever."""
-    world.reloading.request(NOW)
+    world.reloading.request()
     world.turn()
     world.turn(CHECK_NS / SECOND_NS - 0.2)
     assert world.killed == []
@@ -294,7 +294,7 @@ def test_a_check_that_dies_is_a_refusal(world: ReloadedParent) -> None:
 def test_no_process_for_the_check_is_a_refusal(world: ReloadedParent) -> None:
     """A full process table is no reason to stop supervising."""
     world.fork_error = BlockingIOError(11, "Resource temporarily unavailable")
-    world.reloading.request(NOW)
+    world.reloading.request()
     world.turn()
 
     assert world.outcomes == [ReloadOutcome.REFUSED]
@@ -304,7 +304,7 @@ def test_no_process_for_the_check_is_a_refusal(world: ReloadedParent) -> None:
 def test_a_reload_waits_until_the_tree_is_ready(world: ReloadedParent) -> None:
     """SIGHUP right after the start, from a deploy in a hurry."""
     world.tree.is_ready = False
-    world.reloading.request(NOW)
+    world.reloading.request()
     world.turn()
     assert world.forks == 0
 
@@ -315,7 +315,7 @@ def test_a_reload_waits_until_the_tree_is_ready(world: ReloadedParent) -> None:
 
 def test_a_stop_cuts_a_reload_off(world: ReloadedParent) -> None:
     """Whoever waits for its outcome is told."""
-    world.reloading.request(NOW)
+    world.reloading.request()
     world.turn()
 
     world.reloading.stop()
@@ -327,7 +327,7 @@ def test_a_stop_cuts_a_reload_off(world: ReloadedParent) -> None:
 
 def test_a_stranger_that_ends_is_no_check(world: ReloadedParent) -> None:
     """An adopted orphan has a number too."""
-    world.reloading.request(NOW)
+    world.reloading.request()
     world.turn()
 
     assert not world.reloading.ended(PID + 1, 0)
