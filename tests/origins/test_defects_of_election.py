@@ -17,7 +17,7 @@ from supervisor.core.errors import EXIT_FAILED
 from supervisor.core.supervision.scoreboard import Phase
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.process.config_check import run_in_child
-from supervisor.roles.agent.election import elector_thread, watchdog
+from supervisor.roles.agent.election import elector_thread
 from supervisor.roles.agent.main import Agent, main
 from supervisor.roles.child import Seat
 from supervisor.settings.sections.models import ElectionSettings, Settings
@@ -47,7 +47,7 @@ def test_an_agent_whose_elector_hangs_ends_and_is_replaced(
 ) -> None:
     """The check is wired: a leader whose election loop stands still gives its place to a fresh process by itself."""
     monkeypatch.setattr(elector_thread, "MARGIN_NS", 100 * MILLISECOND_NS)
-    monkeypatch.setattr(watchdog, "LATE_NS_MAX", 500 * MILLISECOND_NS)
+    monkeypatch.setattr(elector_thread, "LATE_NS_MAX", 500 * MILLISECOND_NS)
     connect = Agent._connect
 
     def wedge(self: Any, name: str, timeout_s: float, **route: Any) -> Store:
