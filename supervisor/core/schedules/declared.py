@@ -12,6 +12,7 @@ from inspect import unwrap
 from typing import Any, TypeVar
 
 from supervisor.core.durations import format_duration
+from supervisor.core.json_values import JSON_DEPTH_MAX
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -81,6 +82,7 @@ def schedule(cron: str | None = None, /, *, name: str | None = None, **fields: A
 
     Raises:
         TypeError: there is no field, so it would never be due.
+        ValueError: a field holds itself, or is nested too deeply.
     """
     if callable(cron) or not (cron or fields):
         raise TypeError('@schedule needs to know when: @schedule("0 9 * * *"), @schedule(every="5m")')
@@ -95,12 +97,19 @@ def schedule(cron: str | None = None, /, *, name: str | None = None, **fields: A
     return declare
 
 
-def _plain(value: Any) -> Any:
-    """Return ``value`` as a configuration would have it."""
+def _plain(value: Any, around: tuple[Any, ...] = ()) -> Any:
+    """Return ``value``, which is in each of ``around``, as a configuration would have it."""
     if isinstance(value, timedelta):
         return format_duration(value.total_seconds())
     if isinstance(value, date):  # a datetime is one
         return value.isoformat()
+    if not isinstance(value, Mapping | list | tuple):
+        return value
+    if len(around) > JSON_DEPTH_MAX or any(value is each for each in around):
+        raise ValueError(
+            f"@schedule: a value holds itself, or is nested deeper than {JSON_DEPTH_MAX} levels; flatten it"
+        )
+    around = (*around, value)
     if isinstance(value, Mapping):
-        return {key: _plain(each) for key, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
+        return {key: _plain(each, around) for key, each in value.items()}
+    return [_plain(each, around) for each in value]

@@ -261,3 +261,17 @@ def test_a_fault_elsewhere_hides_no_schedule_that_code_declares_from_its_followe
 
     problems = with_late_problems(caught.value).problems
     assert [problem.path for problem in problems] == ["schedules.faulty.exclude"]
+
+
+def test_a_value_that_holds_itself_or_is_too_deep_is_refused_where_it_is_written() -> None:
+    """The import ended with RecursionError."""
+    loop: list[object] = []
+    loop += [loop, loop]
+    nested: object = 0
+    for _ in range(5000):
+        nested = [nested]
+    for fields in ({"args": {"x": loop}}, {"args": {"x": nested}}, {"when": loop}, {"args": {"x": {"y": (loop,)}}}):
+        with pytest.raises(ValueError, match=r"holds itself, or is nested deeper than 100"):
+            schedule(every="5m", **fields)
+    twice = [1]
+    schedule(every="5m", args={"x": [twice, twice]})
