@@ -8,6 +8,7 @@ from supervisor.core.errors import StoreRefusedError
 from supervisor.core.signing import Signer
 from supervisor.store.election.leases import CandidateInfo, LeaseCode, Leases, LeaseView
 from tests.kit.builders import NONCE, StoreCalls, schedule
+from tests.kit.waiting import wait_until
 
 OTHER, THIRD = "cd" * 16, "ef" * 16
 DAY_MS = 86_400_000
@@ -270,12 +271,19 @@ class Shown:
     """A subscriber of the channel of one term."""
 
     def __init__(self, world: StoreCalls, epoch: int) -> None:
+        self._raw = world.raw
+        self._channel = f"{world.keys.alive}{epoch}"
         self._pubsub = world.server.raw().pubsub()
-        self._pubsub.subscribe(f"{world.keys.alive}{epoch}")
-        assert self._pubsub.get_message(timeout=5)
+        self._pubsub.subscribe(self._channel)
+        wait_until(lambda: self._count() == 1, "the subscriber to be counted")
 
     def end(self) -> None:
+        """Return once the server has noticed: it may read what other connections ask before."""
         self._pubsub.close()
+        wait_until(lambda: self._count() == 0, "the subscriber to be gone")
+
+    def _count(self) -> int:
+        return int(self._raw.pubsub_numsub(self._channel)[0][1])
 
 
 def test_presence_counts_the_subscribers_of_one_term(world: StoreCalls) -> None:
@@ -314,7 +322,7 @@ def test_an_absent_holder_is_replaced_only_if_it_was_visible_when_it_renewed_las
     assert world.run(leases.renew(epoch=held.epoch, nonce=NONCE, duration_ms=5000, is_present=True)).presence == 0
     assert campaign(2) is LeaseCode.DENIED  # it renewed, and was not visible: nobody may conclude anything
     shown = Shown(world, held.epoch)
-    world.run(leases.renew(epoch=held.epoch, nonce=NONCE, duration_ms=5000, is_present=True))
+    assert world.run(leases.renew(epoch=held.epoch, nonce=NONCE, duration_ms=5000, is_present=True)).presence == 1
     shown.end()
 
     assert campaign(3) is LeaseCode.GRANTED
