@@ -18,6 +18,7 @@ from supervisor.store.keys import Keys
 from supervisor.store.queues.runs import Queues
 from tests.e2e.servers import Server
 from tests.e2e.trees import Tree
+from tests.integration.jobs.processes import living
 from tests.kit.waiting import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
@@ -148,4 +149,4 @@ def test_a_sigterm_takes_every_child_along(replica: Callable[..., Tree]) -> None
     assert len(family) >= 4
     tree.terminate()
     assert tree.wait() == 0
-    assert [process for process in family if process.is_running() and process.status() != psutil.STATUS_ZOMBIE] == []
+    assert living([process.pid for process in family]) == []

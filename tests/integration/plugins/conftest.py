@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -113,11 +114,12 @@ def desk(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[PluginCall
 
 def family() -> set[int]:
     """Return every process below this one that is alive."""
-    return {
-        each.pid
-        for each in psutil.Process(os.getpid()).children(recursive=True)
-        if each.status() != psutil.STATUS_ZOMBIE
-    }
+    found: set[int] = set()
+    for each in psutil.Process(os.getpid()).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # it ended since it was listed
+            if each.status() != psutil.STATUS_ZOMBIE:
+                found.add(each.pid)
+    return found
 
 
 Configure = Callable[..., None]
