@@ -108,7 +108,7 @@ class Pair:
         path = self.directory / "slow.txt"
         template = Template(job="e2e.slow", kind=Kind.SYNC, args={"path": str(path), "seconds": seconds}, timeout_s=60)
         self.store.run(Queues(Keys("e2e")).enqueue(nonce="slow", envelopes=[Envelope(id="slow", template=template)]))
-        wait_until(path.exists, what="the slow run to begin")
+        wait_until(lambda: path.exists() and "\n" in path.read_text(), what="the slow run to begin")
         return path
 
 

@@ -87,7 +87,8 @@ def test_cancelled_runs_end_and_stay_ended(
     runs += [run(f"deaf{n}", "deaf", Kind.SYNC, mark=str(mark)) for n in (1, 2)]
     store.run(queues.enqueue(nonce="cancel", envelopes=runs))
     running = ("io1", "io2", "io3", "plain1", "deaf1")
-    wait_until(lambda: mark.exists() and all(state(run_id) == "running" for run_id in running), what="all to run")
+    wait_until(lambda: all(state(run_id) == "running" for run_id in running), what="all to run")
+    wait_until(lambda: mark.exists() and mark.read_text(), what="the deaf process to say its number")
 
     options = ("--yes", "--reason", "not needed", "--config", "tenure.yaml")
     asked = tenure(short_directory, "runs", "cancel", "deaf2", "io1", "io2", "plain1", *options)

@@ -109,7 +109,7 @@ def _occupy(cluster: Cluster) -> Path:
     template = Template(job="e2e.slow", kind=Kind.SYNC, args={"path": str(path), "seconds": SLOW_S}, timeout_s=60)
     envelopes = [Envelope(id=name, template=template) for name in ("slow-one", "slow-two")]
     cluster.store.run(Queues(Keys("e2e")).enqueue(nonce="slow", envelopes=envelopes))
-    wait_until(lambda: path.exists() and path.read_text().count("start") == 2, what="both runs to begin")
+    wait_until(lambda: path.exists() and path.read_text().count("\n") == 2, what="both runs to begin")
     return path
 
 
