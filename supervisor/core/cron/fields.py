@@ -82,7 +82,7 @@ def words_of(expression: str) -> list[re.Match[str]]:
             f"separate the fields with spaces"
         )
     words = list(_WORD.finditer(text))
-    if len(words) not in {len(FIVE), len(SIX)}:
+    if len(words) not in {len(FIVE), len(SIX)} or _dialect(expression):
         raise CronError(_wrong_number(expression, len(words)))
     if len(words) == len(SIX) and (_YEAR.fullmatch(words[-1][0]) or words[2][0] == "?"):  # EventBridge's order
         raise CronError(f'cron "{shown(expression)}": the first of six fields is that of seconds; {_NO_YEAR}')
@@ -152,8 +152,12 @@ _YEAR = re.compile(r"(?:19|20)[0-9]{2}(?:[-,/][0-9,/-]+)?", re.ASCII)
 _NO_YEAR = "there is no field of the year: remove it, and use start_at and end_at"
 
 
+def _dialect(expression: str) -> str | None:
+    return next((text for start, text in _DIALECTS if expression.strip().lower().startswith(start)), None)
+
+
 def _wrong_number(expression: str, count: int) -> str:
-    dialect = next((text for start, text in _DIALECTS if expression.strip().lower().startswith(start)), None)
+    dialect = _dialect(expression)
     if dialect is None and ("*-*" in expression or ".." in expression):
         dialect = 'that is systemd\'s OnCalendar; write "0 9 * * MON-FRI" for Mon..Fri 09:00'
     if dialect is not None:

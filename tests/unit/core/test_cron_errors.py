@@ -85,6 +85,8 @@ REFUSED = [
     ("0 0 30 2 */3", "never matches: no day-of-month '30' and day-of-week '*/3' exists in month '2'"),
     ("9" * 900 + " * * * *", "is not within 0-59"),
     ("*/" + "9" * 900 + " * * * *", "is larger than the range"),
+    ("cron(0 10 * * ? *)", "EventBridge's; write its first five fields"),
+    ("cron(0 10 ? * MON-FRI *)", "EventBridge's; write its first five fields"),
     ("*" * 2000, "2000 characters; at most 1000 are read"),
 ]
 
