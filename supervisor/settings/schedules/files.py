@@ -18,12 +18,16 @@ from typing import Any, NamedTuple
 import msgspec
 
 from supervisor.core.errors import Problem
-from supervisor.core.json_values import json_reader, read_json
+from supervisor.core.json_values import JSON_DEPTH_MAX, is_deeper, json_reader, read_json
 from supervisor.settings.document import Node, format_path, wrap
 from supervisor.settings.yaml_source import parse_bytes
 
 BYTES_MAX = 256 * 1024 * 1024
 YAML_BYTES_MAX = 8 * 1024 * 1024
+DEPTH_MAX = JSON_DEPTH_MAX + 10
+"""How deep JSON may be nested: arguments, and what is around them."""
+
+_DEEP = f"is nested deeper than {DEPTH_MAX} levels"
 
 
 class Format(StrEnum):
@@ -89,9 +93,12 @@ def read_entries(raw: bytes, *, name: str, form: Format | None = None) -> Entrie
         return _lines(raw, name)
     if found is Format.JSON:
         try:
-            return _by_id(wrap(read_json(raw), name), name)
+            content = read_json(raw)
         except msgspec.DecodeError as error:
             return Entries({}, (Problem(name, "", f"is not JSON: {error}"),))
+        if is_deeper(raw, DEPTH_MAX):
+            return Entries({}, (Problem(name, "", _DEEP),))
+        return _by_id(wrap(content, name), name)
     return _yaml(raw, name)
 
 
@@ -167,6 +174,9 @@ def _lines(raw: bytes, name: str) -> Entries:
             schedule = decode(line).id
         except msgspec.DecodeError as error:
             problems.append(Problem(f"{name}:{number}", "", f"is not a JSON object with an id: {error}"))
+            continue
+        if is_deeper(line, DEPTH_MAX):
+            problems.append(Problem(f"{name}:{number}", "", _DEEP))
             continue
         if schedule in lines:
             message = f"{schedule!r} is there already"

@@ -58,6 +58,8 @@ def test_every_entry_knows_its_line() -> None:
         ("f.ndjson", b'{"id": "a"}\nnonsense', "f.ndjson:2: is not a JSON object with an id"),
         ("f.ndjson", b"[" * 5000, "f.ndjson:1: is not a JSON object with an id"),
         ("f.json", b"[" * 5000, "f.json: is not JSON"),
+        ("f.json", b"[" * 400 + b"]" * 400, "f.json: is nested deeper than 110 levels"),
+        ("f.ndjson", b'{"id": "a", "args": ' + b"[" * 400 + b"]" * 400 + b"}", "f.ndjson:1: is nested deeper"),
         ("f.json", b"[1]", "has no id"),
         ("f.json", b"7", "must be a mapping"),
         ("f.yaml", b"\xff", "f.yaml:1: is not UTF-8"),

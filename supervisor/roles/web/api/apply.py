@@ -4,10 +4,14 @@ Guarantees
     As of ``changes.py``. Everything is checked first; when anything is wrong, nothing is applied.
     A token that applies has no limits: a definition may take over the past of any other. Jobs whose arguments are as
     good as code are for ``admin``.
+    Checks that take long (exclusions that leave no due time) keep no probe waiting; one request is checked at a time.
 """
 
 from __future__ import annotations
 
+import asyncio
+import functools
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -17,7 +21,7 @@ from supervisor.core.errors import ConfigError
 from supervisor.core.model import ScheduleDef
 from supervisor.operations import apply, jobs
 from supervisor.roles.web.api.access import may_define, must_be_unlimited
-from supervisor.roles.web.api.base import ApiHandlers, body_of, note
+from supervisor.roles.web.api.base import ApiContext, ApiHandlers, body_of, note
 from supervisor.roles.web.responses import bad_request, json_response
 from supervisor.settings.schedules.definitions import validate_schedules
 from supervisor.settings.schedules.files import Format, read_entries
@@ -41,12 +45,14 @@ class ApplyBody(msgspec.Struct, forbid_unknown_fields=True):
 class ApiApply(ApiHandlers):
     """The handlers."""
 
+    def __init__(self, context: ApiContext) -> None:
+        super().__init__(context)
+        self._checker = ThreadPoolExecutor(1, thread_name_prefix="apply")
+
     async def apply(self, request: web.Request) -> web.Response:
         """Create and change dynamic schedules; with ``dry_run`` answer with the changes only."""
         must_be_unlimited(request, "schedules can take over others that it does not reach")
         body = await body_of(request, ApplyBody)
-        if len(body.schedules) > SCHEDULES_MAX:
-            raise bad_request("schedules", len(body.schedules), f"give at most {SCHEDULES_MAX} at a time")
         try:
             wanted = await self._validated(body)
             may_define(request, wanted)
@@ -68,13 +74,17 @@ class ApiApply(ApiHandlers):
             ConfigError: with every problem.
         """
         entries = read_entries(msgspec.json.encode(body.schedules), name="schedules", form=Format.JSON)
-        validated = validate_schedules(
+        if (count := len(entries.schedules)) > SCHEDULES_MAX:
+            raise bad_request("schedules", count, f"give at most {SCHEDULES_MAX} at a time")
+        check = functools.partial(
+            validate_schedules,
             entries.schedules,
             known=await self._ask(jobs.known),
             where="POST /api/v1/schedules",
             profiles=self._at.profiles,
             calendars=self._at.calendars,
         )
+        validated = await asyncio.get_running_loop().run_in_executor(self._checker, check)
         if problems := (*entries.problems, *validated.problems):
             raise ConfigError(problems)
         return validated.definitions

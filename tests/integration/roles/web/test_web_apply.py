@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from supervisor.roles.web.api import apply as apply_module
 from supervisor.roles.web.api.apply import SCHEDULES_MAX
 from supervisor.roles.web.api.routes import PATH
+from supervisor.settings.schedules.definitions import validate_schedules
 from tests.integration.roles.web.api_client import ask
 from tests.kit.builders import StoreCalls, envelope
+from tests.kit.waiting import wait_until
 
 DAILY = {"job": "mail.send", "every": "1d", "labels": {"source": "web"}}
 
@@ -59,6 +66,11 @@ def test_what_is_not_named_is_deleted_by_its_labels(api: Any, world: StoreCalls)
         ({"a": DAILY, "b": {"job": "mail.send", "after": {"schedule": "none"}}}, "no schedule of this cluster"),
         ([DAILY], "has no id"),
         ({f"s{n}": DAILY for n in range(SCHEDULES_MAX + 1)}, f"give at most {SCHEDULES_MAX} at a time"),
+        ({"schedules": {f"s{n}": DAILY for n in range(SCHEDULES_MAX + 1)}}, f"give at most {SCHEDULES_MAX} at a time"),
+        (
+            {"a": DAILY | {"args": {"secret_word": functools.reduce(lambda at, _: [at], range(400), 1)}}},
+            "nested deeper",
+        ),
     ],
 )
 def test_when_anything_is_wrong_nothing_is_applied(api: Any, world: StoreCalls, schedules: Any, why: str) -> None:
@@ -67,6 +79,32 @@ def test_when_anything_is_wrong_nothing_is_applied(api: Any, world: StoreCalls, 
 
     assert (code, why in shown["error"]) == (400, True), shown
     assert list(world.stored()) == ["team/nightly"]
+
+
+@pytest.fixture
+def held(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], Path]:
+    """A check of schedules, in children forked from now on, that begins and ends with files of these names."""
+
+    def check(*args: Any, **options: Any) -> Any:
+        (tmp_path / "begun").touch()
+        wait_until((tmp_path / "go").exists, "the test to let it go on")
+        return validate_schedules(*args, **options)
+
+    monkeypatch.setattr(apply_module, "validate_schedules", check)
+    return tmp_path.joinpath
+
+
+def test_a_check_that_takes_long_keeps_no_probe_waiting(held: Callable[[str], Path], api: Any) -> None:
+    """Two hundred schedules whose exclusions leave no due time took 13 s, in which health did not answer."""
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(apply, api, {"a": DAILY})
+        try:
+            wait_until(held("begun").exists, "the check to begin")
+            assert api.ask("/livez")[0] == 200
+            assert not asked.done()
+        finally:
+            held("go").touch()
+        assert asked.result()[0] in {200, 503}  # by the time that the machine took
 
 
 def test_a_schedule_of_a_powerful_job_is_for_admin(api: Any, world: StoreCalls) -> None:
