@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import platform
 from collections.abc import Awaitable, Callable, Iterable
+from http import HTTPStatus
 from typing import Any
 
 import structlog
@@ -240,6 +241,8 @@ def _shield(pages: Pages, admit: Admit) -> Any:
             response = error_response(request, 500, "internal error; the log says more")
         if response.prepared:
             return response  # a stream that ended
+        if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR and request.method == "POST" and request.get(ASKER):
+            log.warning("api_change_unfinished", by=request[ASKER], path=request.path, status=response.status)
         response.force_close()  # one request a connection: an idle client holds no place
         log.debug(
             "request", method=request.method, path=request.path, status=response.status, peer=request.get(PEER, "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from supervisor.roles.web import handlers
 from supervisor.roles.web.api import apply as apply_module
 from supervisor.roles.web.api.apply import SCHEDULES_MAX
 from supervisor.roles.web.api.routes import PATH
@@ -105,6 +107,21 @@ def test_a_check_that_takes_long_keeps_no_probe_waiting(held: Callable[[str], Pa
         finally:
             held("go").touch()
         assert asked.result()[0] in {200, 503}  # by the time that the machine took
+
+
+def test_the_log_says_who_asked_for_what_was_cut_off(
+    held: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """A part of it may have been done, and the line of what is done comes at the end alone."""
+    monkeypatch.setattr(handlers, "PAGE_S", 0.2)
+    api = request.getfixturevalue("api")
+    try:
+        assert apply(api, {"a": DAILY})[0] == 503
+    finally:
+        held("go").touch()
+    lines = [json.loads(each) for each in api.log.read_text().splitlines()]
+    (cut,) = [each for each in lines if each["event"] == "api_change_unfinished"]
+    assert (cut["by"], cut["path"], cut["status"]) == ("driver", f"{PATH}/schedules", 503)
 
 
 def test_a_schedule_of_a_powerful_job_is_for_admin(api: Any, world: StoreCalls) -> None:
