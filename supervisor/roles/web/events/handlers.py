@@ -3,12 +3,14 @@
 Guarantees
     ``Last-Event-ID`` (or ``after``) resumes without a gap as far as Redis keeps events, and without a repetition.
     A stream sends something at least every ``HEARTBEAT_S``, ends after ``STREAM_S``, and is cut when its client
-    does not read for ``SEND_S``. Streams have places of their own, so they keep no probe out.
+    does not read for ``SEND_S``. Nothing is sent to one that is not admitted any more.
+    Streams have places of their own, so they keep no probe out.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -84,32 +86,53 @@ class EventPages:
 
     async def _tell(self, request: web.Request, wanted: _Wanted, queue: asyncio.Queue[Item]) -> web.StreamResponse:
         missed = await self._read(wanted.after) if wanted.after else []
-        response = web.StreamResponse(headers={**HEADERS, "Content-Type": "text/event-stream; charset=utf-8"})
+        response = _EventStream(headers={**HEADERS, "Content-Type": "text/event-stream; charset=utf-8"})
+        response.admit = request[ADMIT]
         response.force_close()
         until_ns = self._clock.elapsed_ns() + int(STREAM_S * SECOND_NS)
         await response.prepare(request)
         # The client does not read, is gone or not admitted any more, or Redis does not answer: it comes back.
         with suppress(TimeoutError, ConnectionError, web.HTTPException):
-            await _send(response, f"retry: {RETRY_MS}\n\n".encode())
+            await response.send(f"retry: {RETRY_MS}\n\n".encode())
             last_id = wanted.after
             while len(missed) == READ_MAX:  # it was away for long; what comes meanwhile waits in the queue
-                last_id = await _send_events(response, missed, wanted, last_id)
+                last_id = await response.send_events(missed, wanted, last_id)
                 missed = await self._read(last_id)
-            last_id = await _send_events(response, missed, wanted, last_id)
+            last_id = await response.send_events(missed, wanted, last_id)
             while self._clock.elapsed_ns() < until_ns:
-                request[ADMIT]()
+                response.admit()  # also where nothing that comes is wanted, so that nothing is sent
                 try:
                     async with asyncio.timeout(HEARTBEAT_S):
                         event = await queue.get()
                 except TimeoutError:
-                    await _send(response, b": still here\n\n")
+                    await response.send(b": still here\n\n")
                     continue
-                request[ADMIT]()
                 if event is None:
                     break
                 if _place(event.id) > _place(last_id):
-                    last_id = await _send_events(response, [event], wanted, last_id)
+                    last_id = await response.send_events([event], wanted, last_id)
         return response
+
+
+class _EventStream(web.StreamResponse):
+    """A stream whose client is admitted anew before everything that is sent."""
+
+    admit: Callable[[], None]
+
+    async def send(self, text: bytes) -> None:
+        """Send ``text``, if the client is still admitted; raise the refusal if not."""
+        self.admit()
+        async with asyncio.timeout(SEND_S):
+            await self.write(text)
+
+    async def send_events(self, events: list[KeptEvent], wanted: _Wanted, last_id: str) -> str:
+        """Send those of ``events`` that are wanted; return the id of the last one either way."""
+        for event in events:
+            if wanted.admits(event):
+                body = without_controls(msgspec.json.encode(event.row()))
+                await self.send(b"id: %b\nevent: %b\ndata: %b\n\n" % (event.id.encode(), _name(event), body))
+            last_id = event.id
+        return last_id
 
 
 class _Wanted(msgspec.Struct, frozen=True):
@@ -144,21 +167,6 @@ class _Wanted(msgspec.Struct, frozen=True):
         event = kept.event
         is_bad_enough = event.level in LEVELS and LEVELS.index(event.level) >= LEVELS.index(self.level)
         return is_bad_enough and (not self.reasons or event.reason in self.reasons)
-
-
-async def _send_events(response: web.StreamResponse, events: list[KeptEvent], wanted: _Wanted, last_id: str) -> str:
-    """Send those of ``events`` that are wanted; return the id of the last one either way."""
-    for event in events:
-        if wanted.admits(event):
-            body = without_controls(msgspec.json.encode(event.row()))
-            await _send(response, b"id: %b\nevent: %b\ndata: %b\n\n" % (event.id.encode(), _name(event), body))
-        last_id = event.id
-    return last_id
-
-
-async def _send(response: web.StreamResponse, text: bytes) -> None:
-    async with asyncio.timeout(SEND_S):
-        await response.write(text)
 
 
 def _name(event: KeptEvent) -> bytes:

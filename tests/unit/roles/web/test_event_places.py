@@ -1,11 +1,107 @@
-"""Ids of events, as a follower that comes back gives them."""
+"""A follower of events: its place, as it gives it when it comes back, and the end of its stream with its token."""
 
 from __future__ import annotations
 
-from supervisor.roles.web.events.handlers import _place
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestClient, TestServer
+
+from supervisor.core.events import Event
+from supervisor.roles.web.events import handlers
+from supervisor.roles.web.events.followers import Item
+from supervisor.roles.web.events.handlers import EventPages, _place
+from supervisor.roles.web.responses import ADMIT, ASKER, PEER
+from supervisor.store.event_log import READ_MAX, KeptEvent
+from tests.kit.clock import FakeClock
 
 
 def test_ids_are_in_the_order_of_their_time_and_then_of_their_number() -> None:
     """By the number alone, who resumes would get old events again and miss new ones."""
     mixed = ["7-0", "6-10", "", "10-0", "6-9", "6-0"]
     assert sorted(mixed, key=_place) == ["", "6-0", "6-9", "6-10", "7-0", "10-0"]
+
+
+class Access:
+    """A token that is taken away at a moment of the test's choice."""
+
+    is_over = False
+
+    def admit(self) -> None:
+        """Refuse the request from then on."""
+        if self.is_over:
+            raise web.HTTPUnauthorized
+
+    def end(self) -> None:
+        """Take the token away."""
+        self.is_over = True
+
+
+class Silence(asyncio.Queue[Item]):
+    """A queue into which nothing comes, and whose reader loses the token as it begins to wait."""
+
+    def __init__(self, end: Callable[[], None]) -> None:
+        super().__init__()
+        self._end = end
+
+    async def get(self) -> Item:
+        """Wait for ever."""
+        self._end()
+        return await super().get()
+
+
+class History:
+    """Stands for Redis, its events and who follows them: a page, and one more during which the token goes."""
+
+    def __init__(self, access: Access) -> None:
+        self._access = access
+        self._left = ["1-0", "2-0"]
+
+    def read(self, **_: Any) -> list[KeptEvent]:
+        """Return the next page."""
+        if len(self._left) == 1:
+            self._access.end()
+        event = Event("reload_done", "info", "", "", 1, 0, 0, "r1", "agent")
+        return [KeptEvent(self._left.pop(0), event)] * READ_MAX
+
+    async def run(self, page: list[KeptEvent]) -> list[KeptEvent]:
+        """Return the result of a call."""
+        return page
+
+    @asynccontextmanager
+    async def follow(self, _token: str, _address: str) -> AsyncIterator[asyncio.Queue[Item]]:
+        """Return the queue of a follower."""
+        yield Silence(self._access.end)
+
+
+async def told(query: str = "") -> bytes:
+    """Return all that a follower gets before its stream ends."""
+    access = Access()
+    history: Any = History(access)
+    pages = EventPages(history, history, history, FakeClock(elapsed_ns=0, wall_ms=0))
+
+    async def follow(request: web.Request) -> web.StreamResponse:
+        request[ADMIT], request[ASKER], request[PEER] = access.admit, "reader", "127.0.0.1"
+        return await pages.events(request)
+
+    app = web.Application()
+    app.router.add_get("/", follow)
+    async with TestClient(TestServer(app)) as client:
+        answer = await client.get(f"/{query}", headers={"Accept": "text/event-stream"})
+        return await answer.read()
+
+
+async def test_no_heartbeat_follows_the_end_of_a_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who lost the token while nothing happened gets nothing any more."""
+    monkeypatch.setattr(handlers, "HEARTBEAT_S", 0.0)
+    assert await told() == b"retry: 2000\n\n"
+
+
+async def test_no_event_that_was_missed_follows_the_end_of_a_token() -> None:
+    """A client that reads slowly would get a history of thousands after it."""
+    text = await told("?after=0-1")
+    assert (b"id: 1-0" in text, b"id: 2-0" in text) == (True, False)
