@@ -223,14 +223,15 @@ class Interrupts:
 
     def _relieve(self, frame: FrameType | None) -> None:
         """Call the relief inside the handler, unless the job has returned meanwhile."""
-        relief, armed = self._relief, self._armed
+        relief = self._relief
         if relief is None:
             return  # this alarm was interrupted by the next one, which has done it
         if _is_ours(frame):
             self._relief = Relief(relief.at_ns + _AGAIN_NS, relief.function)
             return
-        self._relief = None
-        self._armed = _NOTHING  # what is demanded meanwhile waits until it is done
+        if self._relief is not relief:
+            return  # the next alarm came within that call, and has done it; after it, nothing interrupts up to here:
+        self._relief, armed, self._armed = None, self._armed, _NOTHING  # what is demanded meanwhile waits
         try:
             again_s = relief.function()
         finally:

@@ -7,8 +7,9 @@ import random
 import signal
 import threading
 from collections.abc import Generator, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ import pytest
 from supervisor.roles.worker.attempt.context import Context, Interrupted, SoftTimeout
 from supervisor.roles.worker.attempt.driver import Calls, drive
 from supervisor.roles.worker.attempt.planning import spawn_all
+from supervisor.roles.worker.pools import signals
 from supervisor.roles.worker.pools.signals import Demand, Interrupts, Relief
 from tests.integration.roles.worker.signalled import SIGNALS, Subject, in_s, own_handlers
 from tests.kit.waiting import wait_until
@@ -101,47 +103,69 @@ def test_a_soft_timeout_at_the_very_end_of_a_job_harms_nobody(subject: Interrupt
     assert kind != "attempt" or reasons == {"of the job"}, "interrupted outside of its job"
 
 
-def test_a_storm_of_signals_leaves_the_worker_in_order(subject: Interrupts) -> None:
-    """Handlers interrupt handlers; still only the job's frames are hit."""
+@contextmanager
+def storm() -> Iterator[None]:
+    """Send the worker signals all the time."""
     stop = threading.Event()
     draw = random.Random(7)
 
-    def storm() -> None:
+    def send() -> None:
         while not stop.is_set():
             os.kill(os.getpid(), draw.choice((signal.SIGUSR2, signal.SIGALRM)))
             stop.wait(draw.uniform(0, 0.0004))
 
+    thread = threading.Thread(target=send, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def test_a_storm_of_signals_leaves_the_worker_in_order(subject: Interrupts) -> None:
+    """Handlers interrupt handlers; still only the job's frames are hit."""
+
     def work() -> int:
         return sum(range(2000))
 
-    thread = threading.Thread(target=storm, daemon=True)
-    thread.start()
     outcomes = set()
-    try:
+    with storm():
         for _ in range(ROUNDS):
             try:
                 outcomes.add(subject.job(work, {}, run=Subject(), soft_ns=in_s(60)))
             except SoftTimeout:
                 outcomes.add("soft")
-    finally:
-        stop.set()
-        thread.join()
 
     assert outcomes <= {sum(range(2000)), "soft"}
+
+
+def test_an_alarm_within_the_decision_about_a_relief_does_not_call_it_twice(
+    subject: Interrupts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Handlers run between two steps of Python: also while one of them looks whom it interrupted."""
+    reliefs: list[None] = []
+    is_ours = signals._is_ours
+
+    def interrupted(frame: FrameType | None) -> bool:
+        monkeypatch.setattr(signals, "_is_ours", is_ours)
+        signal.raise_signal(signal.SIGALRM)
+        return is_ours(frame)
+
+    def work() -> None:
+        monkeypatch.setattr(signals, "_is_ours", interrupted)
+        subject._relief = Relief(in_s(0), lambda: reliefs.append(None))  # due now: the timer is a minute away
+        signal.raise_signal(signal.SIGALRM)
+
+    subject.job(work, {}, run=Subject(), soft_ns=in_s(60), relief=Relief(in_s(60), lambda: None))
+    assert len(reliefs) == 1
 
 
 def test_a_relief_in_a_storm_of_signals_is_called_once_for_each_job_and_is_never_interrupted(
     subject: Interrupts,
 ) -> None:
     """It talks to Redis in the middle of a handler: an exception in there would leave that half done."""
-    stop = threading.Event()
-    draw = random.Random(7)
     reliefs = [0, 0]
-
-    def storm() -> None:
-        while not stop.is_set():
-            os.kill(os.getpid(), draw.choice((signal.SIGUSR2, signal.SIGALRM)))
-            stop.wait(draw.uniform(0, 0.0004))
 
     def relieve() -> None:
         reliefs[0] += 1
@@ -151,17 +175,12 @@ def test_a_relief_in_a_storm_of_signals_is_called_once_for_each_job_and_is_never
     def work() -> int:
         return sum(range(20_000))
 
-    thread = threading.Thread(target=storm, daemon=True)
-    thread.start()
-    try:
+    with storm():
         for number in range(ROUNDS // 3):
             before = reliefs[0]
             with suppress(SoftTimeout):
                 subject.job(work, {}, run=Subject(), soft_ns=in_s(60), relief=Relief(in_s(0.0001), relieve))
             assert reliefs[0] - before <= 1, number
-    finally:
-        stop.set()
-        thread.join()
 
     assert reliefs[0] == reliefs[1] > 0
 
