@@ -8,6 +8,7 @@ the deadline that excused its absence goes, so that the parent sees no hang that
 from __future__ import annotations
 
 import os
+from bisect import bisect_left, insort
 from collections.abc import Callable
 
 import structlog
@@ -40,7 +41,8 @@ class WorkerHeartbeat:
         self._free = list(reversed(range(self._table.size)))
         self._held: dict[RunKey, tuple[int, int, int]] = {}  # index, attempt, fetched_ms
         self._twins: dict[tuple[RunKey, int, int], int] = {}  # attempt and fetched_ms of what came twice: index
-        self._deadlines: dict[RunKey, int] = {}
+        self._deadline_of: dict[RunKey, int] = {}
+        self._deadlines: list[int] = []  # the same, sorted
         self._unwanted_number = self._row.unwanted_number
         self._following = ConfigFollower(seat)
 
@@ -145,12 +147,11 @@ class WorkerHeartbeat:
         """Note that user code of the run is about to be called, and when it must be killed."""
         index, attempt, _ = self._held[key]
         self._table.mark(index, attempt=attempt, state=RunState.STARTED, deadline_ns=deadline_ns)
-        self._deadlines[key] = deadline_ns
-        words = self._words
-        words[_BUSY] = len(self._deadlines)
-        earliest_ns = words[_DEADLINE]
-        if earliest_ns == 0 or deadline_ns < earliest_ns:
-            words[_DEADLINE] = deadline_ns
+        self._deadline_of[key] = deadline_ns
+        deadlines, words = self._deadlines, self._words
+        insort(deadlines, deadline_ns)
+        words[_BUSY] = len(deadlines)
+        words[_DEADLINE] = deadlines[0]
         if deadline_ns - (self._clock.elapsed_ns() if now_ns is None else now_ns) < NEAR_NS:
             self._wake_parent()
 
@@ -160,32 +161,30 @@ class WorkerHeartbeat:
         words[_BEAT] = self._clock.elapsed_ns() if now_ns is None else now_ns
         index, attempt, _ = self._held[key]
         self._table.mark(index, attempt=attempt, state=RunState.DONE)
-        deadline_ns = self._deadlines.pop(key)
-        words[_BUSY] = len(self._deadlines)
+        deadlines = self._deadlines
+        del deadlines[bisect_left(deadlines, self._deadline_of.pop(key))]
+        words[_BUSY] = len(deadlines)
         words[_DONE] += 1
-        if deadline_ns == words[_DEADLINE]:
-            self._set_deadline()
+        words[_DEADLINE] = deadlines[0] if deadlines else 0
 
     def settled(self, key: RunKey, attempt: int, fetched_ms: int) -> None:
         """Forget an execution that Redis no longer counts as ours."""
         index = self._twins.pop((key, attempt, fetched_ms), None) if self._twins else None
         if index is None:
-            index, *known = self._held.pop(key)
-            assert known == [attempt, fetched_ms]
+            held = self._held.pop(key)
+            index = held[0]
+            assert held == (index, attempt, fetched_ms)
         self._table.clear(index)
         self._free.append(index)
 
     @property
     def idle_by_ns(self) -> int:
         """Latest hard deadline of the executed runs; 0: nothing is executed."""
-        return max(self._deadlines.values(), default=0)
+        return self._deadlines[-1] if self._deadlines else 0
 
     def resources(self, ill: int) -> None:
         """Report how many resources of jobs did not answer when they were last asked."""
         self._row.ill_resources = ill
-
-    def _set_deadline(self) -> None:
-        self._words[_DEADLINE] = min(self._deadlines.values(), default=0)
 
 
 FIRST_S = 0.05

@@ -118,11 +118,18 @@ def test_a_fresh_beat_stands_before_the_deadline_that_excused_it_goes(
     subject.started(("q", "r1"), 10**12)
     stage.clock.now_ns += 10**11
     seen: list[int] = []
-    monkeypatch.setattr(subject, "_set_deadline", lambda: seen.append(row.beat_ns))
+
+    class Deadlines(list[int]):
+        def __delitem__(self, index: Any) -> None:
+            seen.extend((row.beat_ns, row.deadline_ns))
+            super().__delitem__(index)
+
+    monkeypatch.setattr(subject, "_deadlines", Deadlines(subject._deadlines))
 
     subject.done(("q", "r1"))
 
-    assert seen == [stage.clock.now_ns]
+    assert seen == [stage.clock.now_ns, 10**12]
+    assert row.deadline_ns == 0
 
 
 def test_entries_are_used_again(stage: Stage) -> None:
