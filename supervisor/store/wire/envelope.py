@@ -30,6 +30,7 @@ _UNWRITABLE = (TypeError, ValueError, OverflowError, RecursionError, msgspec.Msg
 _encode = msgspec.json.Encoder().encode
 _encode_sorted = msgspec.json.Encoder(order="deterministic").encode
 _read = json_reader(Envelope)
+_HEADS = {f"{letter}{digit}".encode(): (kind, digit) for letter, kind in LETTER_KIND.items() for digit in range(10)}
 
 # Where the parts of an envelope meet, as its encoder writes it: no field is spelled a second time.
 _NO_TEMPLATE = cast("Template", msgspec.Raw(b"{}"))
@@ -193,15 +194,15 @@ def unpack(data: bytes) -> Envelope:
     Raises:
         msgspec.DecodeError: not an envelope of a version that this one knows.
     """
-    kind = LETTER_KIND.get(chr(data[0])) if data else None
-    if kind is None or not data[1:2].isdigit():
+    head = _HEADS.get(data[:2])
+    if head is None:
         raise msgspec.ValidationError("the envelope does not start with a kind letter and a priority digit")
     start = data.find(b"]", 2) + 1 if data[2:3] == b"[" else 2
     envelope = _read(memoryview(data)[start:])
-    priority = data[1] - 0x30
-    if envelope.template.kind is kind and envelope.template.priority == priority:
+    template = envelope.template
+    if (template.kind, template.priority) == head:
         return envelope
-    template = msgspec.structs.replace(envelope.template, kind=kind, priority=priority)
+    template = msgspec.structs.replace(template, kind=head[0], priority=head[1])
     return msgspec.structs.replace(envelope, template=template)
 
 

@@ -102,7 +102,7 @@ class TurnReply(msgspec.Struct, frozen=True, kw_only=True):
 
 def acknowledgement(session: str, ack: Ack) -> tuple[Argument, ...]:
     """Return an acknowledgement as the script takes it: most have neither result nor error, nor anything to add."""
-    line, where = history_line(session, ack), f"{check_name('queue', ack.queue)} {ack.fetched_ms}"
+    line, where = history_line(session, ack), _place(ack.queue, ack.fetched_ms)
     has_result = ack.result is not None and ack.result_ttl_ms > 0
     is_plain = not (has_result or ack.error or ack.schedule or ack.children or ack.retry_delay_ms or ack.kind)
     if is_plain and ack.left_behind is None and ack.log is None:
@@ -115,6 +115,12 @@ def acknowledgement(session: str, ack: Ack) -> tuple[Argument, ...]:
     return (line, more + marks, payload, *(part for part in (ack.left_behind, ack.log) if part is not None))
 
 
+@lru_cache(maxsize=1024)
+def _place(queue: str, fetched_ms: int) -> str:
+    """Return where a run lies, and which execution of it is meant: the same for most that came together."""
+    return f"{check_name('queue', queue)} {fetched_ms}"
+
+
 def parse_turn(reply: Any) -> TurnReply:
     """Parse the reply of a turn. A run whose envelope cannot be read is no error: the others are there."""
     now_ms = number(reply[1])
@@ -124,16 +130,15 @@ def parse_turn(reply: Any) -> TurnReply:
     fields = reply[4]
     for i in range(0, len(fields), 3):
         queue, attempts, crashes, interrupts, is_suspect, fetched_ms = _taken(fields[i + 2])
-        run_id = text(fields[i])
         try:
             envelope = unpack(fields[i + 1])
-            if envelope.id != run_id:
+            if envelope.id.encode() != fields[i]:
                 raise msgspec.ValidationError(f"it says that its id is {envelope.id[:80]!r}")
         except msgspec.DecodeError as error:
             broken.append(
                 BrokenRun(
                     queue=queue,
-                    run_id=run_id,
+                    run_id=text(fields[i]),
                     attempt=attempts + 1,
                     fetched_ms=fetched_ms or now_ms,
                     reason=str(error),
@@ -235,8 +240,7 @@ def history_line(session: str, ack: Ack) -> str:
     """
     note = " ".join(ack.history_note.split())[:_NOTE_MAX] if ack.history_note else ""
     job = ack.job.replace("|", "/") if "|" in ack.job else ack.job
-    outcome = ack.outcome.value
-    return f"{ack.run_id}|{outcome}|{ack.attempt}|{session}|{ack.started_ms}|{ack.ended_ms}|{job}|{note}"
+    return f"{ack.run_id}|{ack.outcome}|{ack.attempt}|{session}|{ack.started_ms}|{ack.ended_ms}|{job}|{note}"
 
 
 def parse_history(reply: Any) -> list[HistoryEntry]:
