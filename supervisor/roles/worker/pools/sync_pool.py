@@ -113,11 +113,15 @@ class SyncPool:
             if self._must_stop():
                 return
         while True:
-            self._presence.beat()
-            self._runtime.tick()
-            if self._must_stop() and self._is_settled():
+            if not self._ready:  # else each end is a beat
+                self._presence.beat()
+                self._runtime.tick()
+            must_stop = self._must_stop()
+            if must_stop and self._is_settled():
                 break
-            if self._ready:
+            if self._ready and (must_stop or not self._runtime.may_start()):
+                self._give_back_ready()
+            elif self._ready:
                 self._next()
             elif self._polls.has_work or self._clock.elapsed_ns() >= self._look_at_ns:
                 self._turn()
@@ -219,10 +223,7 @@ class SyncPool:
     # Runs ----------------------------------------------------------------------------------------
 
     def _next(self) -> None:
-        """Run the first of the runs here, unless it cannot or must not be."""
-        if self._must_stop() or not self._runtime.may_start():
-            self._give_back_ready()
-            return
+        """Run the first of the runs here, unless it cannot be."""
         prepared = self._executor.prepare(self._ready.popleft())
         if isinstance(prepared, Ack):
             self._owe(prepared)
