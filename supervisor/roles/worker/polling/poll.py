@@ -205,7 +205,7 @@ class SuspectLane:
     @property
     def is_quiet(self) -> bool:
         """True if nothing may begin unless the process is idle."""
-        return self._clock.elapsed_ns() < self._quiet_until_ns
+        return self._quiet_until_ns > 0 and self._clock.elapsed_ns() < self._quiet_until_ns
 
     @property
     def quiet_s(self) -> float:

@@ -169,6 +169,8 @@ class AsyncPool:
     def _on_ended(self) -> None:
         if self._suspects.is_quiet and self._runs.is_empty:
             self._is_hungry = True  # this is what it was quiet for
+        if self._polls.is_open:
+            return  # whoever sent that turn looks at everything when it is over
         if self._has_reason() or self._is_draining or self._runs.fault is not None:
             self._wake.set()
         else:
