@@ -52,15 +52,16 @@ class JobSpec:
     given: Given = frozenset()
     """Options that its ``@job`` said, and no profile replaces."""
 
-    @property
-    def name(self) -> str:
-        """Name of the job."""
-        return self.base.job
+    name: str = field(init=False)
+    """Name of the job."""
 
-    @property
-    def kind(self) -> Kind:
-        """Kind of the pool that runs it."""
-        return self.base.kind
+    kind: Kind = field(init=False)
+    """Kind of the pool that runs it."""
+
+    def __post_init__(self) -> None:
+        """Hold at hand what each run asks for."""
+        object.__setattr__(self, "name", self.base.job)
+        object.__setattr__(self, "kind", self.base.kind)
 
     @property
     def origin(self) -> str:

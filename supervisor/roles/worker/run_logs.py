@@ -76,11 +76,10 @@ class OutputKeeping:
         return output
 
     def ended(self, execution: Execution, outcome: Outcome) -> bytes | None:
-        """Return what the acknowledgement of an attempt carries of its output; None if nothing."""
-        if execution.output is None:
-            return None
+        """Return what the acknowledgement of an attempt that wrote something carries of it; None if nothing."""
         self._writing.pop(id(execution), None)
         output, execution.output = execution.output, None
+        assert output is not None
         if not self._is_all and outcome in _SUCCESSES:
             return self._item(execution, b"").packed if output.is_sent else None
         return self._item(execution, self._body(execution, output, is_over=True)).packed

@@ -13,11 +13,13 @@ Sans I/O: it logs and counts, and neither waits nor speaks to Redis.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass
 from functools import partial
 from typing import Any, cast
 
+import msgspec
 import structlog
 
 from supervisor.clock import Clock
@@ -33,14 +35,7 @@ from supervisor.core.supervision.scoreboard import UnwantedReason
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.roles.worker.attempt.children import Children
 from supervisor.roles.worker.attempt.context import Context, Enqueuer
-from supervisor.roles.worker.attempt.failure import (
-    Failure,
-    describe,
-    encoded_result,
-    granted,
-    is_clean_exit,
-    is_final,
-)
+from supervisor.roles.worker.attempt.failure import Failure, describe, encoded_result, granted, is_clean_exit, is_final
 from supervisor.roles.worker.attempt.invocation import JobInvoker
 from supervisor.roles.worker.attempt.planning import is_planner
 from supervisor.roles.worker.attempt.rejections import Refusals
@@ -64,11 +59,13 @@ _OF_DATA = (ValueError, TypeError, ArithmeticError, LookupError, RecursionError)
 log = structlog.get_logger("tenure.worker")
 
 
-@dataclass(slots=True, eq=False)
-class Execution:
-    """One attempt that can be called, and its times once it was."""
+class Execution(msgspec.Struct, eq=False):
+    """One attempt that can be called, and its times once it was. A struct, because one is made for each run."""
 
     fetched: FetchedRun
+    key: RunKey
+    """Queue and id of the run that this is an attempt of."""
+
     spec: JobSpec
     arguments: dict[str, Any]
     function: Callable[..., Any]
@@ -86,10 +83,14 @@ class Execution:
     unwanted: UnwantedReason | None = None
     """Why it was asked to end, if it was."""
 
-    @property
-    def key(self) -> RunKey:
-        """Queue and id of the run that this is an attempt of."""
-        return self.fetched.queue, self.fetched.envelope.id
+    task: asyncio.Task[None] | None = None
+    """Its task, in an async pool."""
+
+    has_begun: bool = False
+    """True once its task runs."""
+
+    was_asked: bool = False
+    """True once its task was asked to end: it is out of time, or nobody wants it any more."""
 
     @property
     def hash(self) -> int:
@@ -152,7 +153,9 @@ class Executor:
             spec = self.registry.get(template.job)
         except UnknownJobError as error:
             return self._refusals.unknown(fetched, error)
-        self._refusals.known(fetched)
+        key = fetched.queue, envelope.id
+        if self._refusals.unknown_since:
+            self._refusals.unknown_since.pop(key, None)
         if spec.kind is not self.kind:
             return self._refusals.other_kind(fetched, spec.kind)
         try:
@@ -165,13 +168,13 @@ class Executor:
         except UnknownProfileError as error:
             return self._refusals.unknown(fetched, error)
         if is_plain:
-            return Execution(fetched, spec, arguments, spec.function, None)
+            return Execution(fetched, key, spec, arguments, spec.function, None)
         context = self._context(fetched, spec)
         if spec.context_parameter is not None:
             arguments[spec.context_parameter] = context
         is_repeated = fetched.crashes + fetched.interrupts > 0
         function = self._calling.prepare(spec, context, profile, may_have_left=is_repeated)
-        return Execution(fetched, spec, arguments, function, context)
+        return Execution(fetched, key, spec, arguments, function, context)
 
     def _context(self, fetched: FetchedRun, spec: JobSpec) -> Context:
         envelope = fetched.envelope
@@ -316,7 +319,7 @@ class Executor:
             outcome=outcome,
             schedule=envelope.schedule,
             result=result,
-            result_ttl_ms=round(1000 * template.result_ttl_s),
+            result_ttl_ms=0 if result is None else round(1000 * template.result_ttl_s),
             retry_delay_ms=retry_delay_ms,
             error=failure.as_error() if failure else None,
             started_ms=execution.started_ms,
@@ -326,7 +329,7 @@ class Executor:
             job=template.job,
             children=children,
             left_behind=left_behind,
-            log=None if self.outputs is None else self.outputs.ended(execution, outcome),
+            log=None if self.outputs is None or execution.output is None else self.outputs.ended(execution, outcome),
         )
 
 

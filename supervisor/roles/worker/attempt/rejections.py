@@ -44,13 +44,9 @@ class Refusals:
         self._worker = worker
         self._clock = clock
         self._ends = ends
-        self._unknown_since: OrderedDict[RunKey, int] = OrderedDict()
+        self.unknown_since: OrderedDict[RunKey, int] = OrderedDict()
+        """When runs were refused first whose job was unknown."""
         self._other_kind: OrderedDict[RunKey, None] = OrderedDict()
-
-    def known(self, fetched: FetchedRun) -> None:
-        """Forget that the job of a run was unknown."""
-        if self._unknown_since:
-            self._unknown_since.pop((fetched.queue, fetched.envelope.id), None)
 
     def give_back(self, fetched: FetchedRun, *, delay_ms: int = 0, kind: Kind | None = None) -> Ack:
         """Return the acknowledgement of a run that was not started: it waits again, nothing charged."""
@@ -128,9 +124,9 @@ class Refusals:
         """Return the acknowledgement of a run whose job no module here registered, or whose profile is not there."""
         key = fetched.queue, fetched.envelope.id
         now_ns = self._clock.elapsed_ns()
-        since_ns = self._unknown_since.setdefault(key, now_ns)
-        if len(self._unknown_since) > UNKNOWN_RUNS_MAX:
-            self._unknown_since.popitem(last=False)
+        since_ns = self.unknown_since.setdefault(key, now_ns)
+        if len(self.unknown_since) > UNKNOWN_RUNS_MAX:
+            self.unknown_since.popitem(last=False)
         is_dead = now_ns - since_ns >= UNKNOWN_GRACE_NS
         outcome = Outcome.DEAD if is_dead else Outcome.GIVEBACK
         what = "profile_unknown" if isinstance(error, UnknownProfileError) else "job_unknown"
@@ -138,7 +134,7 @@ class Refusals:
         metrics.RUNS_FINISHED.labels(fetched.queue, UNKNOWN_JOB, outcome.value).inc()
         if not is_dead:
             return self.give_back(fetched, delay_ms=UNKNOWN_DELAY_MS)
-        del self._unknown_since[key]
+        del self.unknown_since[key]
         return self._dead(fetched, error)
 
     def arguments(self, fetched: FetchedRun, error: ArgumentsError) -> Ack:

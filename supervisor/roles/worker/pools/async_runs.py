@@ -34,19 +34,6 @@ _NEVER_NS = 1 << 63
 _EARLY_S = 0.001  # loop timers may fire early
 
 
-class _Running:
-    """A run and its task."""
-
-    __slots__ = ("execution", "has_begun", "soft_ns", "task", "was_asked")
-
-    def __init__(self, execution: Execution) -> None:
-        self.execution = execution
-        self.soft_ns = execution.soft_ns
-        self.has_begun = False
-        self.was_asked = False  # to end: it is out of time, or nobody wants it any more
-        self.task: asyncio.Task[None] | None = None
-
-
 class AsyncRuns:
     """Runs that one event loop executes."""
 
@@ -64,7 +51,7 @@ class AsyncRuns:
         self._presence = runtime.presence
         self._concurrency = runtime.concurrency
         self._on_ended = on_ended
-        self._running: dict[RunKey, _Running] = {}
+        self._running: dict[RunKey, Execution] = {}
         self._held: deque[Execution] = deque()  # fetched, and waiting to be started
         self._starts_max = -(-runtime.concurrency // 2)  # in one turn of the loop
         self._original = Original()
@@ -99,13 +86,13 @@ class AsyncRuns:
 
     def of_queues(self) -> Counter[str]:
         """Return how many runs of each queue are here."""
-        here = Counter(running.execution.fetched.queue for running in self._running.values())
+        here = Counter(running.fetched.queue for running in self._running.values())
         here.update(execution.fetched.queue for execution in self._held)
         return here
 
     def names(self) -> list[str]:
         """Return the jobs that run, each once."""
-        return sorted({running.execution.spec.name for running in self._running.values()})
+        return sorted({running.spec.name for running in self._running.values()})
 
     def queue_of(self, run_id: str) -> str | None:
         """Return the queue of a run that is executed, the first of them if there are two; None if it is not."""
@@ -132,7 +119,7 @@ class AsyncRuns:
     def end_unwanted(self, unwanted: int, reason: UnwantedReason) -> None:
         """Cancel the execution with this hash, if it is here: nobody wants it any more."""
         for running in self._running.values():
-            if running.execution.hash == unwanted and running.execution.unwanted is None:
+            if running.hash == unwanted and running.unwanted is None:
                 self._cancel(running, reason)
                 return
 
@@ -142,7 +129,7 @@ class AsyncRuns:
         self.close()
         tasks = [running.task for running in self._running.values() if running.task is not None]
         for running in list(self._running.values()):
-            running.execution.cancel()
+            running.cancel()
             self._cancel_task(running)
         if tasks:
             await asyncio.wait(tasks, timeout=within_s)
@@ -177,49 +164,47 @@ class AsyncRuns:
         self._executor.begin(execution)
         key = execution.key
         self._presence.started(key, execution.hard_ns, execution.started_ns)
-        running = self._running[key] = _Running(execution)
+        self._running[key] = execution
         self._has_suspect = execution.fetched.suspect
-        if running.soft_ns < self._soft_due_ns:
-            self._arm_soft(running.soft_ns)
-        running.task = asyncio.get_running_loop().create_task(self._execute(running), context=self._context.copy())
+        if execution.soft_ns < self._soft_due_ns:
+            self._arm_soft(execution.soft_ns)
+        execution.task = asyncio.get_running_loop().create_task(self._execute(execution), context=self._context.copy())
 
-    async def _execute(self, running: _Running) -> None:
+    async def _execute(self, execution: Execution) -> None:
         """Call the job, and report how it ended."""
-        running.has_begun = True
-        execution = running.execution
+        execution.has_begun = True
         self._original.must_be(execution.spec.name)
         log_as(execution.spec.name, execution.fetched, self._runtime.outputs.speaker(execution))
         try:
             value = await execution.function(**execution.arguments)
         except BaseException as error:  # noqa: BLE001 - whatever a job raises ends its run and nothing else
-            self._ended(running, error=error)
+            self._ended(execution, error=error)
         else:
-            self._ended(running, value=value)
+            self._ended(execution, value=value)
 
     # Ending --------------------------------------------------------------------------------------
 
-    def _ended(self, running: _Running, *, value: Any = None, error: BaseException | None = None) -> None:
-        self._original.must_be(running.execution.spec.name)
+    def _ended(self, execution: Execution, *, value: Any = None, error: BaseException | None = None) -> None:
+        self._original.must_be(execution.spec.name)
         try:
-            self._note_end(running, value, error)
+            self._note_end(execution, value, error)
         except BaseException as fault:  # noqa: BLE001 - ours: the pool stops by it, and the task has nobody to tell
             self.fault = self.fault or fault
         self._on_ended()
 
-    def _note_end(self, running: _Running, value: Any, error: BaseException | None) -> None:
-        execution, executor = running.execution, self._executor
-        key = execution.key
+    def _note_end(self, execution: Execution, value: Any, error: BaseException | None) -> None:
+        executor, key = self._executor, execution.key
         del self._running[key]
         self._has_suspect = False  # if one ran, it ran alone
         ack = None
         if error is None:
             ack = executor.succeed(execution, value)
         elif not self._is_cut_off:
-            if running.was_asked and isinstance(error, asyncio.CancelledError):
+            if execution.was_asked and isinstance(error, asyncio.CancelledError):
                 after_s = execution.fetched.envelope.template.soft_after_s
                 error = SoftTimeout(f"still running after {after_s:g} s").with_traceback(error.__traceback__)
             ack = executor.end(execution, error)
-        self._presence.done(key)
+        self._presence.done(key, execution.ended_ns or None)
         if ack is None:
             self.interrupted.append(execution.fetched)
         else:
@@ -227,12 +212,12 @@ class AsyncRuns:
         if self._held and not self._is_starting:
             self._start_held()
 
-    def _cancel(self, running: _Running, reason: UnwantedReason | None = None) -> None:
+    def _cancel(self, running: Execution, reason: UnwantedReason | None = None) -> None:
         running.was_asked = True
-        running.execution.cancel(reason)
+        running.cancel(reason)
         self._cancel_task(running)
 
-    def _cancel_task(self, running: _Running) -> None:
+    def _cancel_task(self, running: Execution) -> None:
         task = running.task
         if task is None:
             return

@@ -51,7 +51,7 @@ def test_refusals_are_remembered_for_a_bounded_number_of_runs(stage: Stage, monk
         run = fetched("newer")
         stage.refuse(msgspec_replace(run, f"r{number}"))
 
-    assert len(stage.executor._refusals._unknown_since) == 10
+    assert len(stage.executor._refusals.unknown_since) == 10
 
 
 def msgspec_replace(run: FetchedRun, run_id: str) -> FetchedRun:
