@@ -232,7 +232,7 @@ class SchedulerReport:
         elif event == "fires_doubtful":
             FIRES_DOUBTFUL.inc(fields["count"])
         elif event == "schedule_late":
-            SCHEDULE_LATE.labels(promise=fields["promise"]).inc()
+            SCHEDULE_LATE.labels(promise=fields["promise"]).inc(fields["count"])
         elif event == "due_times_lost":
             MISSED.labels(reason="data_loss").inc(fields["count"])
         elif event == "fenced":

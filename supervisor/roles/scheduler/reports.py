@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from itertools import groupby
 
 from supervisor.core.election.lease import Term
 from supervisor.core.errors import StoreRefusedError
@@ -110,20 +111,32 @@ class Lateness:
             self._client.report("reading_refused", what="expectations", error=str(error))
             return True
         self._client.report("schedules_late", count=reply.late)
-        for change in reply.changes:
-            self._report(change)
+        for _, changes in groupby(sorted(reply.changes, key=_schedule), _kind):  # an outage breaks many at once
+            self._report(list(changes))
         self._told = reply.changes
         if reply.changes:
             self.wake_ns = self._client.clock.elapsed_ns()
         return True
 
-    def _report(self, change: LatenessChange) -> None:
+    def _report(self, changes: Sequence[LatenessChange]) -> None:
+        """Report ``changes`` of one kind of one schedule."""
+        change, count = changes[-1], len(changes)
         if change.is_over:
             self._client.report("schedule_recovered", schedule=change.schedule)
-        elif change.run:
-            why = f"{change.run} has not ended ok in time"
-            self._client.report("schedule_late", schedule=change.schedule, promise="finish_within", why=why)
+            return
+        if change.run:
+            promise, why = "finish_within", f"{change.run} has not ended ok in time"
+            if count > 1:
+                why = f"{count} runs have not ended ok in time, {changes[0].run} to {change.run}"
         else:
             since = datetime.fromtimestamp(change.since_ms / 1000, UTC).isoformat(timespec="seconds")
-            why = f"no run of it ended ok since {since}"
-            self._client.report("schedule_late", schedule=change.schedule, promise="expect_success_every", why=why)
+            promise, why = "expect_success_every", f"no run of it ended ok since {since}"
+        self._client.report("schedule_late", schedule=change.schedule, promise=promise, why=why, count=count)
+
+
+def _schedule(change: LatenessChange) -> str:
+    return change.schedule
+
+
+def _kind(change: LatenessChange) -> tuple[str, bool, bool]:
+    return change.schedule, change.is_over, bool(change.run)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -127,6 +128,19 @@ def test_a_run_that_has_not_ended_ok_in_time_is_told_once() -> None:
         assert (late(plan), promised(plan)) == ("", {})
 
 
+def test_runs_that_are_late_together_are_told_in_one_line() -> None:
+    """Such as those that are caught up after an outage; each is counted."""
+    with planned(every(60, overlap="allow", missed="all", finish_within_ms=20_000)) as plan:
+        plan.until(50)
+        plan.leader.kill_scheduler()
+        plan.advance(300)
+        plan.leader.start_scheduler()
+        plan.advance(25)
+        lines = [each.fields for each in plan.world.history if each.event == "schedule_late"]
+        assert sum(int(line.get("count", 1)) for line in lines) >= 4
+        assert len(lines) == 1, lines
+
+
 def test_a_run_that_ends_right_after_its_time_is_told_all_the_same() -> None:
     """Also when the leader did not look in between."""
     with planned(every(60, overlap="allow", finish_within_ms=20_000)) as plan:
@@ -145,9 +159,9 @@ def test_a_success_while_the_alarm_is_told_ends_it(monkeypatch: pytest.MonkeyPat
         ended = Ack(run_id=plan.fetch()[0], queue="default", attempt=1, outcome=Outcome.OK, schedule="s")
         tell = Lateness._report
 
-        def tell_and_end(teller: Lateness, change: LatenessChange) -> None:
-            tell(teller, change)
-            plan._turn(acks=[] if change.is_over else [ended])
+        def tell_and_end(teller: Lateness, changes: Sequence[LatenessChange]) -> None:
+            tell(teller, changes)
+            plan._turn(acks=[] if changes[0].is_over else [ended])
 
         monkeypatch.setattr(Lateness, "_report", tell_and_end)
         plan.until(40)

@@ -22,7 +22,7 @@ from supervisor.telemetry.events import Mailbox
         ("schedule_auto_paused", {"schedule": "s", "reason": "fails"}, ("schedule_auto_paused", "warning", "s")),
         (
             "schedule_late",
-            {"schedule": "s", "promise": "finish_within", "why": "x"},
+            {"schedule": "s", "promise": "finish_within", "why": "x", "count": 1},
             ("schedule_late", "warning", "s"),
         ),
         ("schedule_recovered", {"schedule": "s"}, ("schedule_recovered", "info", "s")),
