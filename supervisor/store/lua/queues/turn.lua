@@ -85,11 +85,7 @@ end
 -- A turn that was answered before: the reply again, from what was stored: `<seq> <wheel>`, then lines of ids of one
 -- queue, `x` for stale ones, `r` and `s` for runs.
 local last = redis.call('HGET', keys.turns, session)
-local last_seq, wheel = string.match(last or '', '^(%d+) ?(%d*)')
-last_seq, wheel = tonumber(last_seq), tonumber(wheel) or now % 10
-if last_seq and seq < last_seq then return redis.error_reply('OLDSEQ ' .. whole(last_seq)) end
-if last_seq and seq > last_seq + 1 then return { 'LOST', at } end
-if last_seq == seq then
+local function give_again()
   for what, queue, ids in string.gmatch(last, '\n(%a) (%S+) ([^\n]+)') do
     for id in string.gmatch(ids, '%S+') do
       local token = what ~= 'x' and redis.call('HGET', keys.run(queue), id)
@@ -104,6 +100,13 @@ if last_seq == seq then
       end
     end
   end
+end
+local last_seq, wheel = string.match(last or '', '^(%d+) ?(%d*)')
+last_seq, wheel = tonumber(last_seq), tonumber(wheel) or now % 10
+if last_seq and seq < last_seq then return redis.error_reply('OLDSEQ ' .. whole(last_seq)) end
+if last_seq and seq > last_seq + 1 then return { 'LOST', at } end
+if last_seq == seq then
+  give_again()
   return { 'TURN', at, next_due(), stale, runs }
 end
 
@@ -118,16 +121,19 @@ if want > 0 then
   -- queued can begin and end, which is what frees memory, and no write can fail half-way.
   redis.call('HDEL', keys.turns, '')
 end
-local open, turned = {}, queues > 0 and (seq + now_us) % queues or 0
-for n = 0, queues - 1 do
-  local place = FIRST + 2 * ((n + turned) % queues)
-  local queue = ARGV[place]
-  due_at[queue] = promote(queue, now)
-  if want > 0 and redis.call('EXISTS', keys.paused(queue)) == 0 then
-    open[#open + 1] = { name = queue, room = tonumber(ARGV[place + 1]) }
+local function open_queues()
+  local open, turned = {}, queues > 0 and (seq + now_us) % queues or 0
+  for n = 0, queues - 1 do
+    local place = FIRST + 2 * ((n + turned) % queues)
+    local queue = ARGV[place]
+    due_at[queue] = promote(queue, now)
+    if want > 0 and redis.call('EXISTS', keys.paused(queue)) == 0 then
+      open[#open + 1] = { name = queue, room = tonumber(ARGV[place + 1]) }
+    end
   end
+  return open
 end
-turn.open = open
+turn.open = open_queues()
 local failed = fetch(turn)
 if failed and #runs == 0 and acks == 0 then return redis.error_reply(failed) end
 
