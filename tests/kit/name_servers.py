@@ -46,9 +46,9 @@ class Names:
             self.pending += 1
             self.pending_max = max(self.pending_max, self.pending)
         self._answers.wait()
-        with self._lock:
-            self.pending -= 1
         found = self._found[host]
+        with self._lock:
+            self.pending -= 1  # from here on, what is said anew concerns the next look-up alone
         if isinstance(found, socket.gaierror):
             raise found
         return [each for address in found for each in self._real(address, *rest, **more)]
