@@ -131,7 +131,7 @@ class Webhook:
                 return await self._once(session, body)
             except (WebhookError, aiohttp.ClientError, OSError) as error:  # a timeout is one of the latter
                 if not left:
-                    raise _told(error) from None
+                    raise _told(error, self._settings.timeout_s) from None
             await asyncio.sleep(PAUSE_S * 2 ** (self._settings.retries - left))
         raise AssertionError("unreachable")
 
@@ -172,10 +172,10 @@ class Webhook:
         return context
 
 
-def _told(error: Exception) -> WebhookError:
+def _told(error: Exception, timeout_s: float) -> WebhookError:
     """Return an error whose message names no header and no URL."""
     if isinstance(error, WebhookError):
         return error
     if isinstance(error, TimeoutError):
-        return WebhookError("did not answer in time")
+        return WebhookError(f"did not answer within {timeout_s:g} s")
     return WebhookError(f"cannot be reached: {type(error).__name__}")

@@ -318,7 +318,7 @@ async def test_a_slow_webhook_is_given_up_at_its_timeout(shop: WorkerKit, answer
     async with shop.worker():
         await until(lambda: shop.state(run_id) == "later", what="it to wait")
     line = next(entry for entry in logs if entry["event"] == "run_deferred")
-    assert "did not answer in time" in line["reason"]
+    assert "did not answer within 0." in line["reason"]  # its own 0.05 s, or the 0.55 s of all its tries together
 
 
 async def test_an_ignorable_webhook_that_is_down_keeps_nothing_back(both: WorkerKit, answers: Answers) -> None:
