@@ -69,10 +69,18 @@ class OutputKeeping:
         """Return the output of an attempt that goes on; it is made here with its first text."""
         output = execution.output
         if output is None:
-            output = execution.output = RunOutput()
-            self._writing[id(execution)] = execution
-            if self._runner is not None and self._thread is None and not self._stop.is_set():
-                self._start()
+            output = self._begun(execution)
+        return output
+
+    def _begun(self, execution: Execution) -> RunOutput:
+        """Return the one output of an attempt, whichever thread or signal handler makes it first."""
+        made = RunOutput()
+        output = execution.output
+        if output is None:  # since the line before there was no call: nobody else can have come in between
+            output = execution.output = made
+        self._writing[id(execution)] = execution
+        if self._runner is not None and self._thread is None and not self._stop.is_set():
+            self._start()
         return output
 
     def ended(self, execution: Execution, outcome: Outcome) -> bytes | None:

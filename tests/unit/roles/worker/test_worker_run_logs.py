@@ -128,6 +128,23 @@ def test_what_goes_on_is_sent_after_a_second_and_again_when_there_is_more(stage:
     assert len(runner.sent) == 2
 
 
+def test_two_that_write_first_at_once_write_to_one_output(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second thread of a job, or a handler of a signal, may write while the first begins the output."""
+    kept = Kept(stage, "all")
+    execution = kept.attempt()
+    others: list[Any] = []
+    make = module.RunOutput
+
+    def interrupted() -> Any:
+        monkeypatch.setattr(module, "RunOutput", make)
+        others.append(kept.outputs.of(execution))
+        return make()
+
+    monkeypatch.setattr(module, "RunOutput", interrupted)
+
+    assert [kept.outputs.of(execution)] == others
+
+
 def test_a_call_that_is_under_way_when_its_attempt_ends_is_made_good(stage: Stage) -> None:
     """The acknowledgement comes after it or refuses it: either way nothing of a success stays."""
     runner = Recorder()
