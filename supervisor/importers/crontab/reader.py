@@ -20,9 +20,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from supervisor.core.cron.elements import DAY_OF_MONTH, DAY_OF_WEEK, HOUR, MINUTE, MONTH
+from supervisor.core.cron.errors import Field
 from supervisor.core.cron.expression import Cron, CronError, compile_cron
 from supervisor.core.cron.zones import UnknownZoneError, zone
 from supervisor.core.errors import Problem
+from supervisor.core.model import PAYLOAD_BYTES_MAX
 from supervisor.importers.crontab.lines import (
     BLANK,
     Setting,
@@ -38,6 +41,8 @@ from supervisor.importers.crontab.lines import (
 ENTRIES_MAX = 10_000
 
 _NAME_OF_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_FIELDS = (MINUTE, HOUR, DAY_OF_MONTH, MONTH, DAY_OF_WEEK)
+_RANGE = re.compile(r"(\w+)-(\w+)", re.ASCII)
 _NAME_OF_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\$?", re.ASCII)
 _SLUG_BREAK = re.compile(r"[^A-Za-z0-9_]+", re.ASCII)
 _REDIRECTION = re.compile(r"[0-9&]*>{1,2}[ \t]*&?[^ \t;&|]+")
@@ -200,6 +205,8 @@ class _Reader:
         command, stdin = split_command(rest)
         if not command.strip(BLANK):
             self._problem("no command", "add a user and a command" if self.source.has_user else "add a command")
+        elif len(rest.encode()) > PAYLOAD_BYTES_MAX:
+            self._problem(f"a command of more than {PAYLOAD_BYTES_MAX} bytes", "put it in a script, and run that")
         elif len(self.entries) == ENTRIES_MAX:
             self._problem(f"more than {ENTRIES_MAX} entries", "split the file")
         elif self.timezone is not None:
@@ -219,10 +226,17 @@ class _Reader:
 
     def _read_time(self, when: str) -> Cron | None:
         try:
-            return compile_cron(when, self.timezone or "UTC")
+            cron = compile_cron(when, self.timezone or "UTC")
         except CronError as error:
             self._problem(str(error))
             return None
+        for place, text in zip(_FIELDS, when.split(), strict=False):
+            for first, last in _RANGE.findall(text):
+                if _value(place, first) > _value(place, last):
+                    message = f'cron "{when}": {place.name} "{first}-{last}" ends before it begins, which cron refuses'
+                    self._problem(message, f"write {first}-{place.top},{place.low}-{last}, if that is meant")
+                    return None
+        return cron
 
     def _read_user(self, rest: str) -> tuple[str, str]:
         """Return the user, empty if there is none, and the command."""
@@ -289,6 +303,11 @@ class _Reader:
 
     def _problem(self, message: str, remedy: str = "") -> None:
         self.problems.append(Problem(self._where(), "", message, remedy))
+
+
+def _value(field: Field, text: str) -> int:
+    """Return the value of a number or name that was found in ``field``."""
+    return int(text) if text.isdigit() else field.value_of(text) or 0
 
 
 def _slug(command: str) -> str:

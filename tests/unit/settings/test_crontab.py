@@ -157,6 +157,12 @@ def test_a_user_field_that_is_not_expected_is_noticed() -> None:
         ("61 * * * * root a", 'tab:1: cron "61 * * * *": minute "61" at character 1'),
         ("0 0 31 2 * root a", "never matches"),
         (
+            "0 0 * * FRI-MON root a",
+            'day-of-week "FRI-MON" ends before it begins, which cron refuses; write FRI-6,0-MON',
+        ),
+        ("50-10/5 * * * * root a", 'minute "50-10" ends before it begins, which cron refuses; write 50-59,0-10'),
+        ("* * * * * root " + "a" * 70_000, "a command of more than 65536 bytes; put it in a script"),
+        (
             "* * * * * /usr/bin/a b",
             "'/usr/bin/a' is not the name of a user; if that is the command, pass --user-field no",
         ),
