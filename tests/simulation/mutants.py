@@ -98,12 +98,12 @@ def _never_again(self: Elector, view: Any) -> None:
 
 
 def _released_first(self: Resignation, reason: str, *, prefer: str = "") -> Any:
-    at, term = self._at, self._tenancy.term
+    at, term = self._at, self._held.term
     self._memory.move(lease.ElectorEvent.RESIGN)
     yield from self._release(term, reason, prefer)
     yield Sleep(at.now() + 1000 * MILLISECOND_NS)
-    self._tenancy.drop()
-    self._candidacy.forget()
+    self._held.drop()
+    self._follower.forget()
     self._memory.move(lease.ElectorEvent.RELEASED)
 
 
