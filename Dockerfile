@@ -1,10 +1,9 @@
-# syntax=docker/dockerfile:1
 # Build:  docker build --tag tenure .
 # Run:    docker run --init=false --publish 8080:8080 --env TENURE_REDIS__URL=redis://redis:6379/0 tenure
 # Stop:   docker stop --time 30 …   (the grace of 20 s and 3.5 s more must fit; Docker's default of 10 s does not)
 
 # Stage 1 has pip and leaves with its caches; only the virtual environment goes on.
-FROM python:3.13-slim-bookworm AS build
+FROM python:3.13.15-slim-bookworm@sha256:ed86c82274b3c69b52fb5820f358f0bd7df0b603332063cb5c6e32bd220c3e6e AS build
 WORKDIR /src
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 RUN python -m venv /opt/tenure
@@ -21,7 +20,7 @@ RUN python -m pip install --require-hashes --requirement requirements/build.txt 
  && /opt/tenure/bin/python -m compileall -q /opt/tenure/lib
 
 # Stage 2 runs as an unprivileged user that owns nothing but the data directory.
-FROM python:3.13-slim-bookworm
+FROM python:3.13.15-slim-bookworm@sha256:ed86c82274b3c69b52fb5820f358f0bd7df0b603332063cb5c6e32bd220c3e6e
 RUN groupadd --gid 10001 tenure \
  && useradd --uid 10001 --gid tenure --home-dir /var/lib/tenure --create-home --shell /usr/sbin/nologin tenure
 COPY --from=build /opt/tenure /opt/tenure

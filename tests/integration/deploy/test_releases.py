@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 import tomllib
 from pathlib import Path
@@ -134,6 +135,36 @@ def test_what_is_built_and_tested_is_what_the_locks_name() -> None:
         assert Version(locked[name]) >= Version(floor), name
     for text in (MAKEFILE, (ROOT / "Dockerfile").read_text()):
         assert "--require-hashes" in text
+
+
+def test_every_image_of_others_stands_by_version_and_digest() -> None:
+    """A tag alone may mean other content tomorrow, a digest alone is renewed by nobody; one image has one version everywhere."""
+    named = {
+        path: re.findall(r"(?m)^(?:FROM|[ \t-]*image:)[ \t]+([^\s{]+)", path.read_text())
+        for path in (ROOT / "Dockerfile", *(each for each in (ROOT / "deploy").rglob("*") if each.is_file()))
+    }
+    foreign = {
+        path: found
+        for path, images in named.items()
+        if (found := {each for each in images if each.partition(":")[0] != "tenure"})
+    }
+    images = set().union(*foreign.values())
+
+    assert {path.name for path in foreign} == {"Dockerfile", "compose.yaml", "valkey.yaml"}
+    assert [
+        each for each in images if not re.fullmatch(r"[a-z/]+:v?\d+\.\d+\.\d+[a-z-]*@sha256:[0-9a-f]{64}", each)
+    ] == []
+    assert len({each.partition(":")[0] for each in images}) == len(images)
+
+
+def test_renovate_finds_every_image_of_others() -> None:
+    """It looks at a Dockerfile and at compose.yaml by itself, and at manifests where it is told to."""
+    told = json.loads((ROOT / "renovate.json").read_text())
+    patterns = [each.removeprefix("/").removesuffix("/") for each in told["kubernetes"]["managerFilePatterns"]]
+    manifests = [each.relative_to(ROOT).as_posix() for each in (ROOT / "deploy/kustomize").rglob("*.yaml")]
+
+    assert "docker:pinDigests" in told["extends"]
+    assert all(any(re.search(pattern, each) for pattern in patterns) for each in manifests)
 
 
 def test_the_floors_are_the_versions_that_are_tested() -> None:
