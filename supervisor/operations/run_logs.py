@@ -59,13 +59,19 @@ def follow(
 
 
 def text_after(log: AttemptLog, lines: int = 0) -> tuple[str, int]:
-    """Return what follows the first ``lines`` lines of an output, and how many lines it has by now."""
+    """Return what follows the first ``lines`` lines of an output, and how many lines it has by now.
+
+    A line may lie across the cut: ``head`` then ends and ``tail`` begins inside it. An output that has ended counts one
+    line more, since nothing follows a last line without its end.
+    """
     head, tail = log.head.splitlines(keepends=True), log.tail.splitlines(keepends=True)
     shown = head[lines:]
+    first = log.head.count("\n") + log.cut_lines  # the line that the tail begins in
     if log.cut_chars:
-        missing = len(head) + log.cut_lines - max(lines, len(head))
-        if missing > 0 or not lines:
-            shown.append(f"… {max(missing, 0)} lines cut ({log.cut_chars} characters in all) …\n")
-        tail = tail[max(0, lines - len(head) - log.cut_lines) :]
-    total = len(head) + log.cut_lines + len(log.tail.splitlines())
+        if lines < first or (lines == first and (tail or not log.is_open)):
+            end_of_line = "\n" if shown and not shown[-1].endswith("\n") else ""
+            missing = first - max(lines, log.head.count("\n"))
+            shown.append(f"{end_of_line}… {missing} lines cut ({log.cut_chars} characters in all) …\n")
+        tail = tail[max(0, lines - first) :]
+    total = first + log.tail.count("\n") + (not log.is_open)
     return "".join(shown + tail), max(lines, total)

@@ -62,6 +62,7 @@ class RunOutput:
 
         self.sent_chars = 0
         self._lines = 0
+        self._is_after_return = False
         self._head: list[str] = []
         self._tail: list[str] = []
         self._head_chars = self._tail_chars = 0
@@ -72,6 +73,8 @@ class RunOutput:
         """Append ``text``; of a longer one than fits the start and the end stay."""
         with self._lock:
             self._hidden = hidden_texts() or self._hidden
+            if text and ("\r" in text or self._is_after_return):
+                text = self._line_ends(text)
             self.chars += len(text)
             self._lines += text.count("\n")
             room = _HALF_CHARS - self._head_chars
@@ -88,6 +91,13 @@ class RunOutput:
                     self._tail = ["".join(self._tail)[-_HALF_CHARS:]]
                     self._tail_chars = len(self._tail[0])
 
+    def _line_ends(self, text: str) -> str:
+        """Return ``text`` with the line ends that are shown, also where two writes divide a pair of them."""
+        if self._is_after_return:
+            text = text.removeprefix("\n")
+        self._is_after_return = text.endswith("\r")
+        return _newlines(text)
+
     def excerpt(self, *, is_over: bool) -> Excerpt:
         """Return what is kept of it, masked.
 
@@ -97,9 +107,12 @@ class RunOutput:
         with self._lock:
             chars, lines, hidden = self.chars, self._lines, self._hidden
             head, tail = "".join(self._head), "".join(self._tail)[-_HALF_CHARS:]
+        is_whole = chars == len(head) + len(tail)
         if not is_over:
             chars -= len(head) + len(tail)
-            head, tail = (head, _whole_lines(tail)) if tail else (_whole_lines(head), "")
+            if lines == head.count("\n"):  # the line without its end begins in the head: all before it is there
+                head, tail, chars, is_whole = _whole_lines(head), "", 0, True
+            tail = _whole_lines(tail)
             chars += len(head) + len(tail)
 
         hidden = tuple(filter(None, map(_clean, hidden)))
@@ -108,7 +121,7 @@ class RunOutput:
             clean = _clean(text)
             return mask_text(clean, max(1, len(clean)), hidden=hidden)
 
-        if chars <= 2 * _HALF_CHARS:
+        if is_whole:
             whole = shown(head + tail)
             if len(_bytes(whole)) <= 2 * HALF_BYTES:
                 return Excerpt(_bytes(whole).decode())
@@ -174,7 +187,11 @@ def _tee(write: Callable[[str], int]) -> Callable[[str], int]:
 
 
 def _clean(text: str) -> str:
-    return _ESCAPE.sub("", text.replace("\r\n", "\n").replace("\r", "\n")).translate(_CONTROLS)
+    return _ESCAPE.sub("", _newlines(text)).translate(_CONTROLS)
+
+
+def _newlines(text: str) -> str:
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _bytes(text: str) -> bytes:
@@ -187,7 +204,7 @@ def _whole_lines(text: str) -> str:
 
 def _start(text: str) -> str:
     at = text.rfind("\n", max(0, len(text) - _LINE_CHARS))
-    return text[: at + 1] if at >= 0 else f"{text}\n"
+    return text[: at + 1] if at >= 0 else text
 
 
 def _end(text: str) -> str:

@@ -39,7 +39,7 @@ def logs(*, run_id: str, follow: bool, attempt: int | None, load_settings: LoadS
     last: list[AttemptLog] = []
 
     def tell(log: AttemptLog, text: str) -> None:
-        if last and last[0].number != log.number:
+        if not last or last[0].number != log.number:
             say(f"--- attempt {log.attempt}, started {moment(log.started_ms)}")
         last[:] = [log]
         say(text.removesuffix("\n").expandtabs())

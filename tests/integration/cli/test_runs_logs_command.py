@@ -42,10 +42,11 @@ def world(desk: ClusterWithJobs) -> StoreCalls:
 def test_all_attempts_are_shown_with_what_was_cut(world: StoreCalls, invoke: Invoke) -> None:
     """In their order; nothing that somebody wrote into Redis steers the terminal."""
     assert world.state("r1") == "dead"
-    whole = "first\n--- attempt 2, started 2026-11-18T11:06:40.000Z\nstart\n… 7 lines cut (900 characters in all) …\nend \\x1b[31m\n"
+    first, second = (f"--- attempt {n}, started 2026-11-18T11:06:40.000Z\n" for n in (1, 2))
+    whole = f"{first}first\n{second}start\n… 7 lines cut (900 characters in all) …\nend \\x1b[31m\n"
     assert invoke("runs", "logs", "r1").out == whole
     assert invoke("runs", "logs", "r1", "--follow").out == whole, "a run that has ended is followed to its end"
-    assert invoke("runs", "logs", "r1", "--attempt", "1").out == "first\n"
+    assert invoke("runs", "logs", "r1", "--attempt", "1").out == f"{first}first\n"
     assert [log["attempt"] for log in invoke("runs", "logs", "r1", "-o", "json").json()] == [1, 2]
 
 

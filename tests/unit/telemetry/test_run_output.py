@@ -75,7 +75,7 @@ def test_start_and_end_are_kept_and_the_rest_is_counted(sizes: list[int], charac
     output = output_of(*pieces)
     kept = output.excerpt(is_over=True)
 
-    assert len(kept.head.encode()) <= (HALF_BYTES + 1 if kept.cut_chars else FITS)
+    assert len(kept.head.encode()) <= (HALF_BYTES if kept.cut_chars else FITS)
     assert len(kept.tail.encode()) <= HALF_BYTES
     assert kept.head.startswith("0 ")
     assert output.chars == sum(map(len, pieces))
@@ -161,6 +161,27 @@ def test_a_line_without_its_end_is_not_sent_ahead() -> None:
     assert output.excerpt(is_over=False).head == "whole\n"
     output.add("=hunter2")
     assert output.excerpt(is_over=True).head == "whole\npassword=***"
+
+
+def test_a_long_line_without_its_end_is_not_sent_ahead_either() -> None:
+    """Neither where it reaches beyond the start that is kept, nor where its own start was cut."""
+    output = output_of("whole\n", "x" * 2 * HALF_BYTES)
+    assert output.excerpt(is_over=False) == ("whole\n", "", 0, 0)
+    output.add("x" * FITS)
+    assert output.excerpt(is_over=False) == ("whole\n", "", 0, 0)
+    output.add("\n" + "y" * FITS)
+    kept = output.excerpt(is_over=False)
+    assert (kept.head[:7], len(kept.head), kept.tail, kept.cut_lines) == ("whole\nx", HALF_BYTES, "", 1)
+
+
+@pytest.mark.parametrize("pieces", [("a\r\nb\rc\n",), ("a\r", "\nb\r", "c\r", "\n"), ("a\r", "", "\n", "b\r", "c\n")])
+def test_line_ends_count_as_they_are_shown(pieces: tuple[str, ...]) -> None:
+    """A carriage return alone is one, with a line feed behind it both are one, also of two writes."""
+    output = output_of("start\n", *pieces)
+    assert output.excerpt(is_over=False).head == "start\na\nb\nc\n"
+    output = output_of("start\n" * 10_000, "z" * FITS, "\n", *pieces, "end\n" * 20_000)
+    kept = output.excerpt(is_over=True)
+    assert kept.head.count("\n") + kept.cut_lines + kept.tail.count("\n") == 30_004
 
 
 def test_nothing_that_a_terminal_obeys_is_kept() -> None:
