@@ -20,7 +20,8 @@ from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.diff import DefinitionDifference, FieldChange, field_changes
 from supervisor.operations import Delay, Operation, Tell, one, slices, untold
 from supervisor.operations.followers import unfollowable
-from supervisor.operations.schedules import browse, delete, drop_buffered, has_labels
+from supervisor.operations.schedule_control import delete, drop_buffered
+from supervisor.operations.schedules import browse, has_labels
 from supervisor.store.keys import Keys
 from supervisor.store.schedules.definitions import BATCH_MAX, Change, DefineCode, Definitions, DeleteCode
 from supervisor.store.schedules.reads import Record, Views, change_of

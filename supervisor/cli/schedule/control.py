@@ -23,8 +23,8 @@ from supervisor.cli.options import DURATION, LoadSettings, config_options
 from supervisor.cli.output import is_table, moment, output_option, print_rows, print_value, say
 from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_FAILED, EXIT_NO, EXIT_OK
-from supervisor.operations import schedules
-from supervisor.operations.schedules import ResumeCode, TriggerCode
+from supervisor.operations import schedule_control, schedules
+from supervisor.operations.schedule_control import ResumeCode, TriggerCode
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -77,7 +77,7 @@ def trigger(
             jobs().get(job).check(args)
 
         done = connection.ask(
-            schedules.trigger,
+            schedule_control.trigger,
             schedule_id,
             key=key,
             args=given,
@@ -135,14 +135,14 @@ def pause(
     if for_s is not None and until_ms is not None:
         raise click.UsageError("give --for or --until, not both")
     with checked_options():
-        terms = schedules.PauseTerms(by=who(), reason=reason, for_s=for_s, until_ms=until_ms)
+        terms = schedule_control.PauseTerms(by=who(), reason=reason, for_s=for_s, until_ms=until_ms)
     with connected(load_settings().settings) as connection:
         if until_ms is not None and until_ms <= connection.ask(schedules.now_ms):
             raise click.UsageError(f"--until {moment(until_ms)} has passed; name a later instant, or --for 2h")
         names = chosen(connection, ids, dict(labels), everything=everything)
         if not ids and names:
             confirm(f"Pause {len(names)} schedules?", yes=yes)
-        done = connection.ask(schedules.pause, names, terms)
+        done = connection.ask(schedule_control.pause, names, terms)
         rows = [
             {
                 "schedule": each.schedule,
@@ -175,7 +175,7 @@ def resume(*, ids: tuple[str, ...], labels: Labels, everything: bool, yes: bool,
     names = chosen(connection, ids, dict(labels), everything=everything)
     if not ids and names:
         confirm(f"Resume {len(names)} schedules?", yes=yes)
-    done = connection.ask(schedules.resume, names)
+    done = connection.ask(schedule_control.resume, names)
     rows = [{"schedule": name, "result": words[code]} for name, code in done]
     _tell_unknown(connection, rows)
     print_rows(rows, columns=("schedule", "result"), empty="no schedule matches")
@@ -201,7 +201,7 @@ def delete(*, ids: tuple[str, ...], revision: int | None, yes: bool, connection:
     """
     names = list(dict.fromkeys(ids))
     confirm(f"Delete {names[0] if len(names) == 1 else f'{len(names)} schedules'}?", yes=yes)
-    done = connection.ask(schedules.delete, [(name, revision) for name in names])
+    done = connection.ask(schedule_control.delete, [(name, revision) for name in names])
     rows = [{"schedule": each.schedule, "result": "deleted" if each.is_gone else each.why} for each in done]
     print_rows(rows, columns=("schedule", "result"), empty="nothing")
     return EXIT_OK if all(row["result"] == "deleted" for row in rows) else EXIT_FAILED

@@ -10,7 +10,8 @@ from supervisor.core.effects import drive
 from supervisor.core.errors import ArgumentsError
 from supervisor.core.model import ScheduleDef
 from supervisor.operations import InvalidRequestError, Operation
-from supervisor.operations.schedules import PauseTerms, UnknownScheduleError, pause, resume
+from supervisor.operations.schedule_control import PauseTerms, pause, resume
+from supervisor.operations.schedules import UnknownScheduleError
 from supervisor.store.keys import Keys
 from supervisor.store.schedules.control import BATCH_MAX, REASON_MAX, PauseCode, Paused, ResumeCode, Resumed
 from supervisor.store.schedules.reads import Inspection, Record

@@ -13,15 +13,8 @@ from supervisor.core.errors import ArgumentsError, TenureError
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.manual_runs import TriggerKeyError
 from supervisor.operations import Operation
-from supervisor.operations.schedules import (
-    TRIES,
-    NewerScheduleError,
-    ScheduleChangesError,
-    Triggered,
-    TriggerLimitError,
-    UnknownScheduleError,
-    trigger,
-)
+from supervisor.operations.schedule_control import TRIES, ScheduleChangesError, Triggered, TriggerLimitError, trigger
+from supervisor.operations.schedules import NewerScheduleError, UnknownScheduleError
 from supervisor.store.keys import Keys
 from supervisor.store.schedules.control import TriggerCode
 from supervisor.store.schedules.reads import Inspection, Record

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from supervisor.core.model import ScheduleDef
 from supervisor.operations.runs import RunPermit
-from supervisor.operations.schedules import Permit
+from supervisor.operations.schedule_control import Permit
 from supervisor.roles.web.responses import HOLDER
 
 _UNDERIVED_ID = re.compile(r"[A-Za-z0-9._:-]{1,255}", re.ASCII)

@@ -17,9 +17,10 @@ from aiohttp import web
 
 from supervisor.core.errors import ArgumentsError, PayloadTooLargeError, UnknownJobError
 from supervisor.core.model import PRIORITIES, ScheduleDef
-from supervisor.operations import enqueueing, jobs, runs, schedules
+from supervisor.operations import enqueueing, jobs, runs, schedule_control, schedules
 from supervisor.operations.runs import CancelCode, Placed, UnknownRunError
-from supervisor.operations.schedules import DeleteCode, ResumeCode, TriggerCode, UnknownScheduleError
+from supervisor.operations.schedule_control import DeleteCode, ResumeCode, TriggerCode
+from supervisor.operations.schedules import UnknownScheduleError
 from supervisor.roles.web.api.access import may_define, may_enqueue, permit_run, permit_schedule
 from supervisor.roles.web.api.base import ApiHandlers, body_of, instant_of, note, seconds_of, who
 from supervisor.roles.web.responses import bad_request, json_response, not_found
@@ -122,8 +123,8 @@ class ApiChanges(ApiHandlers):
         until_ms = None if body.until is None else instant_of("until", body.until)
         if until_ms is not None and until_ms <= await self._ask(schedules.now_ms):
             raise bad_request("until", body.until, "it has passed; name a later instant")
-        terms = schedules.PauseTerms(by=who(request), reason=body.reason, for_s=for_s, until_ms=until_ms)
-        (paused,) = await self._ask(schedules.pause, [name], terms, permit=permit_schedule(request))
+        terms = schedule_control.PauseTerms(by=who(request), reason=body.reason, for_s=for_s, until_ms=until_ms)
+        (paused,) = await self._ask(schedule_control.pause, [name], terms, permit=permit_schedule(request))
         if not paused.is_known:
             raise UnknownScheduleError(name)
         note(request, "api_paused", schedule=name)
@@ -133,7 +134,7 @@ class ApiChanges(ApiHandlers):
         """End the pause of a schedule."""
         await body_of(request, EmptyBody)
         name = request.match_info["schedule"]
-        ((_, code),) = await self._ask(schedules.resume, [name], permit=permit_schedule(request))
+        ((_, code),) = await self._ask(schedule_control.resume, [name], permit=permit_schedule(request))
         if code is ResumeCode.UNKNOWN:
             raise UnknownScheduleError(name)
         note(request, "api_resumed", schedule=name)
@@ -158,7 +159,7 @@ class ApiChanges(ApiHandlers):
             known.get(job).check(args)
 
         done = await self._ask(
-            schedules.trigger,
+            schedule_control.trigger,
             name,
             key=body.key,
             args=body.args,
@@ -181,7 +182,7 @@ class ApiChanges(ApiHandlers):
         if None not in {revision, judged} and revision != judged:
             raise web.HTTPConflict(text=f"{name}: its revision is {judged}, not {revision}")
         revision = judged if revision is None else revision
-        (deleted,) = await self._ask(schedules.delete, [(name, revision)])
+        (deleted,) = await self._ask(schedule_control.delete, [(name, revision)])
         if deleted.code is DeleteCode.UNKNOWN:
             raise UnknownScheduleError(name)
         if not deleted.is_gone:

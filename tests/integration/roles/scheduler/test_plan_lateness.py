@@ -10,7 +10,7 @@ import pytest
 
 from supervisor.core.model import Outcome
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.operations import schedules
+from supervisor.operations import schedule_control
 from supervisor.roles.scheduler.reports import Lateness
 from supervisor.store.queues.runs import Ack
 from supervisor.store.schedules.definitions import Definitions
@@ -74,7 +74,7 @@ def test_a_run_by_hand_is_a_success_and_a_child_is_none() -> None:
     with planned(silent(max_running=1)) as plan:
         plan.until(40)
         plan.fetch()
-        asked = schedules.trigger(plan.keys, "s", key="k", wall_ms=plan.clock.wall_ms())
+        asked = schedule_control.trigger(plan.keys, "s", key="k", wall_ms=plan.clock.wall_ms())
         answer = None
         with suppress(StopIteration):
             while True:
