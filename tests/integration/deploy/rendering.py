@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import subprocess
 import sys
@@ -15,6 +16,12 @@ import yaml
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 EXAMPLES = {path.stem: yaml.safe_load(path.read_text()) for path in sorted((DEPLOY / "helm/examples").glob("*.yaml"))}
+METADATA = {
+    "169.254.169.254", "169.254.170.2", "168.63.129.16", "100.100.100.200", "fd00:ec2::254", "fd20:ce::254", "fe80::1",
+}  # fmt: skip
+"""Where clouds answer with credentials and settings of the machine that asks."""
+PRIVATE = {"10.0.0.1", "100.64.0.1", "172.16.0.1", "192.168.0.1", "fd12::1"}
+INTERNET = {"93.184.216.34", "2606:2800:220:1::1"}
 Docs = list[dict[str, Any]]
 
 
@@ -71,3 +78,20 @@ def pods(docs: Docs) -> Iterator[dict[str, Any]]:
 def environ(pod: dict[str, Any]) -> dict[str, str]:
     """Return the settings that a pod has by its environment."""
     return {each["name"]: each["value"] for each in pod["containers"][0]["env"] if "value" in each}
+
+
+def reached(peers: list[dict[str, Any]], addresses: set[str]) -> set[str]:
+    """Return the addresses outside the cluster that the peers of a NetworkPolicy let through."""
+    blocks = [each["ipBlock"] for each in peers if "ipBlock" in each]
+    return {
+        each
+        for each in addresses
+        if any(
+            _is_in(each, block["cidr"]) and not any(_is_in(each, part) for part in block.get("except", ()))
+            for block in blocks
+        )
+    }
+
+
+def _is_in(address: str, network: str) -> bool:
+    return ipaddress.ip_address(address) in ipaddress.ip_network(network)

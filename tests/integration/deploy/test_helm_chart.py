@@ -12,7 +12,19 @@ import yaml
 from supervisor.app.configuration import load
 from supervisor.core.supervision.shutdown import BOUND_AFTER_GRACE_NS
 from supervisor.settings.sections.durations import parse_duration
-from tests.integration.deploy.rendering import DEPLOY, EXAMPLES, environ, of_kind, pods, refusal, render
+from tests.integration.deploy.rendering import (
+    DEPLOY,
+    EXAMPLES,
+    INTERNET,
+    METADATA,
+    PRIVATE,
+    environ,
+    of_kind,
+    pods,
+    reached,
+    refusal,
+    render,
+)
 
 SPLIT = {"mode": "split", "api": {"enabled": True}}
 CASES: dict[str, dict[str, Any]] = {
@@ -210,18 +222,14 @@ def test_pods_take_what_their_owner_adds() -> None:
 
 
 def test_what_can_be_added_around_the_pods() -> None:
-    """Scaling, ingress, policy, metrics, alerts, dashboard: each off until it is asked for."""
+    """Scaling, ingress, metrics, alerts, dashboard: each off until it is asked for."""
     assert {each["kind"] for each in render({})} == {
-        "ConfigMap", "Deployment", "PodDisruptionBudget", "Service", "ServiceAccount",
+        "ConfigMap", "Deployment", "NetworkPolicy", "PodDisruptionBudget", "Service", "ServiceAccount",
     }  # fmt: skip
     split, around = render(EXAMPLES["production"]), render(EXAMPLES["monitoring"])
     target = of_kind(split, "HorizontalPodAutoscaler")["jobs-worker"]["spec"]
     assert (target["minReplicas"], target["maxReplicas"]) == (3, 20)
     assert "replicas" not in of_kind(split, "Deployment")["jobs-worker"]["spec"]
-    assert of_kind(split, "NetworkPolicy")["jobs"]["spec"]["policyTypes"] == ["Ingress", "Egress"]
-    policy = of_kind(split, "NetworkPolicy")["jobs"]["spec"]
-    assert all(rule["from"] for rule in policy["ingress"])  # else everybody may come in
-    assert "169.254.0.0/16" in str(policy["egress"])
     ingress = of_kind(around, "Ingress")["jobs"]["spec"]
     assert (ingress["ingressClassName"], ingress["rules"][0]["host"]) == ("nginx", "tenure.example.org")
     assert of_kind(around, "ServiceMonitor")["jobs"]["spec"]["endpoints"][0]["path"] == "/metrics"
@@ -229,6 +237,44 @@ def test_what_can_be_added_around_the_pods() -> None:
     assert of_kind(around, "PrometheusRule")["jobs"]["spec"] == rules
     board = of_kind(around, "ConfigMap")["jobs-dashboard"]["data"]["tenure.json"]
     assert json.loads(board) == json.loads((DEPLOY / "grafana/tenure.json").read_text())
+
+
+def policy(**values: Any) -> dict[str, Any]:
+    """Return the NetworkPolicy that the chart makes of values."""
+    spec: dict[str, Any] = of_kind(render(values), "NetworkPolicy")["jobs"]["spec"]
+    assert spec["policyTypes"] == ["Ingress", "Egress"]
+    assert [rule["ports"] for rule in spec["ingress"]] == [[{"protocol": "TCP", "port": "http"}]]
+    return spec
+
+
+@pytest.mark.parametrize("is_private", [True, False])
+def test_the_chart_lets_in_neighbours_and_keeps_jobs_from_metadata_services(is_private: bool) -> None:  # noqa: FBT001
+    """By default jobs reach the databases of their owner; the rest is a value away."""
+    spec = policy(
+        networkPolicy={"privateNetworks": is_private, "namespaces": ["shop"], "egress": [{"ports": [{"port": 7}]}]}
+    )
+    (others,) = (rule["to"] for rule in spec["egress"] if "to" in rule)
+
+    assert spec["ingress"][0]["from"] == [
+        {"podSelector": {}},
+        {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "shop"}}},
+    ]
+    assert not reached(others, METADATA)
+    assert reached(others, PRIVATE | INTERNET) == (PRIVATE | INTERNET if is_private else INTERNET)
+    assert ({"namespaceSelector": {}} in others) == is_private
+    assert spec["egress"][-1] == {"ports": [{"port": 7}]}
+
+
+@pytest.mark.parametrize("asked", [{"ingress": {"enabled": True}}, {"service": {"type": "NodePort"}}])
+def test_what_is_asked_to_be_reached_from_outside_is_reached(asked: dict[str, Any]) -> None:
+    """An ingress in front of pods that let nobody in answers 504, and nobody thinks of the policy; a list narrows it."""
+    controller = {"namespaceSelector": {"matchLabels": {"name": "ingress"}}}
+    everybody, listed = policy(**asked), policy(**asked, networkPolicy={"from": [controller]})
+
+    assert reached(everybody["ingress"][0]["from"], INTERNET | PRIVATE) == INTERNET | PRIVATE
+    assert {"namespaceSelector": {}} in everybody["ingress"][0]["from"]
+    assert listed["ingress"][0]["from"][-1] == controller
+    assert not reached(listed["ingress"][0]["from"], INTERNET | PRIVATE)
 
 
 def test_services_are_for_one_address_or_for_each_replica() -> None:

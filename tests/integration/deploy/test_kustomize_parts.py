@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.integration.deploy.rendering import INTERNET, METADATA, PRIVATE, reached
+
 ROOT = Path(__file__).parents[3] / "deploy/kustomize"
 KUSTOMIZATIONS = sorted(ROOT.rglob("kustomization.yaml"))
 MANIFESTS = sorted(path for path in ROOT.rglob("*.yaml") if path.name not in {"kustomization.yaml", "tenure.yaml"})
@@ -66,28 +68,39 @@ def test_updates_lose_no_replica_and_a_drain_takes_one_after_the_other() -> None
 
 
 def test_only_the_http_port_can_be_reached_from_outside() -> None:
-    """From the namespace and from Prometheus; replicas never speak to each other."""
+    """From the namespace and from Prometheus, in every overlay; replicas never speak to each other."""
     (policy,) = (each["spec"] for each in objects() if each["kind"] == "NetworkPolicy")
 
     (ingress,) = policy["ingress"]
     assert ingress["ports"] == [{"protocol": "TCP", "port": "http"}]
     assert ingress["from"]
-    assert (
-        "../../components/network-policy"
-        in yaml.safe_load((ROOT / "overlays/production/kustomization.yaml").read_text())["components"]
-    )
+    base = yaml.safe_load((ROOT / "base/kustomization.yaml").read_text())
+    assert base["components"] == ["../components/network-policy"]
 
 
-def test_jobs_reach_neither_the_cluster_nor_a_metadata_service() -> None:
-    """Names, Redis and the internet; what is private is added by whoever needs it."""
+def test_no_pod_reaches_a_metadata_service() -> None:
+    """A job that is led to one reads credentials of the machine."""
     (policy,) = (each["spec"] for each in objects() if each["kind"] == "NetworkPolicy")
 
     assert policy["policyTypes"] == ["Ingress", "Egress"]
-    private = {"10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16"}
-    for rule in policy["egress"]:
-        for to in rule.get("to", ()):
-            assert private <= set(to["ipBlock"]["except"])
-        assert rule.get("to") or {each["port"] for each in rule["ports"]} <= {53, 6379, 6380, 26379}
+    assert [each["port"] for rule in policy["egress"] if "to" not in rule for each in rule["ports"]] == [
+        53, 53, 6379, 6380, 26379,
+    ]  # fmt: skip
+    (others,) = (rule["to"] for rule in policy["egress"] if "to" in rule)
+    assert not reached(others, METADATA)
+    assert reached(others, PRIVATE) == PRIVATE
+
+
+def test_jobs_of_production_reach_neither_the_cluster_nor_private_networks() -> None:
+    """Names, Redis and the internet; what is private is added by whoever needs it."""
+    patches = yaml.safe_load((ROOT / "overlays/production/kustomization.yaml").read_text())["patches"]
+    (patch,) = (yaml.safe_load(each["patch"]) for each in patches if each["target"]["kind"] == "NetworkPolicy")
+    (policy,) = (each["spec"] for each in objects() if each["kind"] == "NetworkPolicy")
+
+    assert [(each["op"], each["path"]) for each in patch] == [("replace", "/spec/egress/2/to")]
+    assert list(policy["egress"][2]) == ["to"]
+    assert not reached(patch[0]["value"], METADATA | PRIVATE)
+    assert reached(patch[0]["value"], INTERNET) == INTERNET
 
 
 def test_no_pod_fills_its_node() -> None:
