@@ -226,9 +226,14 @@ def test_ids_are_unique_and_do_not_depend_on_lines() -> None:
     assert [entry.id for entry in read_crontabs(twice, HOST).entries] == ["same.a", "same.a-2"]
 
 
-@given(st.lists(st.text(alphabet=st.characters(blacklist_characters="\n\r\0%"), min_size=1, max_size=80), max_size=5))
+@given(
+    st.lists(
+        st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\n\r\0%"), min_size=1, max_size=80),
+        max_size=5,
+    )
+)
 def test_every_command_has_a_valid_id(commands: list[str]) -> None:
-    """Whatever it is made of."""
+    """Whatever it is made of: a file that is not UTF-8 is refused before it is read as a crontab."""
     found = read("".join(f"@daily x{command}\n" for command in commands))
     ids = [entry.id for entry in found.entries]
     assert len(ids) == len(set(ids)) == len(commands)
