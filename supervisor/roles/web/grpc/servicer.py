@@ -1,8 +1,9 @@
 """The service grpc.health.v1.Health. Imported by the web child alone, and only with ``web.grpc_port``.
 
 Guarantees
-    At most ``RPCS_MAX`` calls at a time, of which ``WATCHERS_MAX`` may be Watch; a change is sent within ``LOOK_S``.
-    A connection has at most ``RPCS_OF_ONE_MAX`` calls at a time. One that sends no HTTP/2 settings within
+    At most ``WATCHERS_MAX`` calls are Watch; a change is sent within ``LOOK_S``.
+    A connection has at most ``RPCS_OF_ONE_MAX`` calls at a time, and there is no limit on those of all: calls whose
+    message never comes would use it up for everybody. One that sends no HTTP/2 settings within
     ``HANDSHAKE_S`` is cut off, one without a call after ``IDLE_S``, and each is asked to come again after ``AGE_S``.
     How many connections there are is decided before they get here (see web/connection_limit.py).
 """
@@ -24,7 +25,6 @@ SERVICES: Mapping[str, HealthEndpoint] = {
     "readiness": HealthEndpoint.READYZ,
     "liveness": HealthEndpoint.LIVEZ,
 }
-RPCS_MAX = 64
 WATCHERS_MAX = 32
 LOOK_S = 0.5
 RPCS_OF_ONE_MAX = 40
@@ -92,7 +92,7 @@ def server(address: str, checks: Callable[[HealthEndpoint], list[HealthCheck]]) 
     Raises:
         RuntimeError: it cannot be bound.
     """
-    made = grpc.aio.server(options=_OPTIONS, maximum_concurrent_rpcs=RPCS_MAX)
+    made = grpc.aio.server(options=_OPTIONS)
     health_pb2_grpc.add_HealthServicer_to_server(Servicer(checks), made)
     made.add_insecure_port(address)
     return made

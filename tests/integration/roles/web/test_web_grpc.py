@@ -25,6 +25,18 @@ SERVICES = ("", "readiness", "liveness")
 WATCHERS_MAX = 32
 SETTINGS = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 """An empty frame of HTTP/2 settings: the other half of its handshake."""
+HALF_CALL = b"".join(
+    bytes((0, len(name), *name, len(value), *value))  # fields of HPACK, none of them indexed
+    for name, value in {
+        b":method": b"POST",
+        b":scheme": b"http",
+        b":path": b"/grpc.health.v1.Health/Check",
+        b":authority": b"localhost",
+        b"content-type": b"application/grpc",
+        b"te": b"trailers",
+    }.items()
+)
+"""The headers of a call."""
 CLIENT = Path(__file__).with_name("grpc_client.py")
 
 
@@ -152,6 +164,22 @@ def test_watchers_are_limited_and_keep_no_probe_out(client: Client) -> None:
     assert [client.ask("watch", service="") for _ in range(WATCHERS_MAX)] == ["SERVING"] * WATCHERS_MAX
     assert client.ask("watch", service="")["code"] == "RESOURCE_EXHAUSTED"
     assert client.check("") == ["SERVING"]
+
+
+def test_calls_without_a_message_keep_no_probe_out(tree: Any, client: Client, clients: list[Client]) -> None:
+    """A stranger sends the headers of as many calls as two connections may have, and nothing after them."""
+    calls = b"".join(bytes((0, 0, len(HALF_CALL), 1, 4, 0, 0, 0, stream)) + HALF_CALL for stream in range(1, 2 * 40, 2))
+    ping = bytes((0, 0, 8, 6, 0, 0, 0, 0, 0)) + b"received"
+    with ExitStack() as held:
+        for _ in range(2):
+            link = held.enter_context(connected(tree, "127.0.0.9", sent=PREFACE + SETTINGS + calls + ping))
+            found = b""
+            while b"received" not in found:  # all before it was dealt with
+                part = link.recv(4096)
+                assert part
+                found += part
+        assert client.check(*SERVICES) == ["SERVING"] * 3
+        assert join(tree, clients).check("liveness") == ["SERVING"]
 
 
 def test_silent_connections_take_no_more_descriptors_than_there_are_places(
