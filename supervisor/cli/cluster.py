@@ -5,7 +5,7 @@ from __future__ import annotations
 import getpass
 import socket
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,7 +14,7 @@ import click
 from supervisor.cli.connection import Connection
 from supervisor.core.errors import TenureError
 from supervisor.core.jobs.registry import Registry
-from supervisor.operations import InvalidRequestError, schedules, workers
+from supervisor.operations import InvalidRequestError, workers
 
 
 @contextmanager
@@ -81,22 +81,6 @@ class InstantType(click.ParamType):  # type: ignore[type-arg]  # generic since c
 
 INSTANT = InstantType()
 LAST_INSTANT = InstantType(is_end=True)
-
-
-def chosen(connection: Connection, ids: Sequence[str], labels: Mapping[str, str], *, everything: bool) -> list[str]:
-    """Return the ids that a command means: those given, those with all of ``labels``, or all.
-
-    Raises:
-        click.UsageError: none of these was given, or an id with labels.
-    """
-    if ids and (labels or everything):
-        raise click.UsageError("give ids, or --label, or --all; not two of them")
-    if ids:
-        return list(dict.fromkeys(ids))
-    if not labels and not everything:
-        raise click.UsageError("which? give ids, --label NAME=VALUE, or --all")
-    found = connection.ask(schedules.browse, lambda record: schedules.has_labels(record, labels))
-    return [record.id for record in found]
 
 
 def known_jobs(connection: Connection, loaded: Any, say: Callable[[str], None]) -> Registry:

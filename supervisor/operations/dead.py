@@ -6,19 +6,22 @@ Guarantees
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from supervisor.core.errors import TenureError
-from supervisor.operations import Operation, Tell, one, pages, slices, untold
+from supervisor.operations import InvalidRequestError, Operation, Tell, pages, slices, untold
 from supervisor.operations.queues import known
 from supervisor.operations.runs import RunPermit, checked_runs, permitted
 from supervisor.store.keys import Keys
-from supervisor.store.queues.control import PAGE, QueueControl, RequeueCode
+from supervisor.store.queues.control import PAGE, QueueControl, RequeueCode, Requeued
 from supervisor.store.queues.reads import DeadRun, QueueReads, RunView
+from supervisor.store.scripts import Call
 from supervisor.telemetry.masking import mask_text
 
+T = TypeVar("T")
 REQUEUED, DROPPED = "requeued", "dropped"
 _NOT_DEAD = "is not dead any more"
 _RESULTS = {
@@ -26,6 +29,7 @@ _RESULTS = {
     RequeueCode.ABSENT: _NOT_DEAD,
     RequeueCode.BROKEN: "nothing that could run is left of it",
 }
+_DROP_RESULTS = {True: DROPPED, False: _NOT_DEAD}
 Selected = Mapping[str, Sequence[str]]
 """Ids of dead runs by their queue."""
 
@@ -51,10 +55,14 @@ class DeadFilter:
     before_ms: int | None = None
     everything: bool = False
 
-    @property
-    def is_given(self) -> bool:
-        """True if it selects runs; a queue alone does not."""
-        return bool(self.ids or self.job or self.reason or self.error or self.before_ms or self.everything)
+    def must_select(self) -> None:
+        """Refuse a change of whatever is dead that nobody asked for; a queue alone selects nothing.
+
+        Raises:
+            InvalidRequestError: nothing selects runs.
+        """
+        if not (self.ids or self.job or self.reason or self.error or self.before_ms or self.everything):
+            raise InvalidRequestError("dead runs", "are selected by id, job, reason, error, before, or all: give one")
 
     def takes(self, dead: DeadRun) -> bool:
         """Return whether ``dead`` is one of them. Reason and error match any part, whatever the case of letters."""
@@ -142,15 +150,8 @@ def requeue(
     Returns:
         Queue, id and result of each; ``REQUEUED``, or why it stays.
     """
-    control = QueueControl(keys, history=history)
-
-    def change(queue: str, ids: Sequence[str], job: str) -> Operation[list[str]]:
-        results = yield from one(control.requeue(queue, ids, delay_ms=delay_ms, by=by, job=job))
-        return [
-            _RESULTS.get(each.code) or f"run {each.holder.partition(' ')[2]} holds its unique key" for each in results
-        ]
-
-    return _changed(keys, which, change, permit, tell)
+    change = functools.partial(QueueControl(keys, history=history).requeue, delay_ms=delay_ms, by=by)
+    return _changed(keys, which, change, _requeued, permit=permit, tell=tell)
 
 
 def drop(
@@ -164,19 +165,20 @@ def drop(
     tell: Tell = untold,
 ) -> Operation[list[Result]]:
     """Forget dead runs; arguments and answer as of ``requeue``, ``DROPPED`` for those that were forgotten."""
-    control = QueueControl(keys, history=history)
+    change = functools.partial(QueueControl(keys, history=history).drop, by=by, reason=reason)
+    return _changed(keys, which, change, _DROP_RESULTS.__getitem__, permit=permit, tell=tell)
 
-    def change(queue: str, ids: Sequence[str], job: str) -> Operation[list[str]]:
-        results = yield from one(control.drop(queue, ids, by=by, reason=reason, job=job))
-        return [DROPPED if was_dead else _NOT_DEAD for was_dead in results]
 
-    return _changed(keys, which, change, permit, tell)
+def _requeued(result: Requeued) -> str:
+    return _RESULTS.get(result.code) or f"run {result.holder.partition(' ')[2]} holds its unique key"
 
 
 def _changed(
     keys: Keys,
     which: Selected,
-    change: Callable[[str, Sequence[str], str], Operation[list[str]]],
+    change: Callable[..., Call[list[T]]],
+    word: Callable[[T], str],
+    *,
     permit: RunPermit | None,
     tell: Tell,
 ) -> Operation[list[Result]]:
@@ -185,8 +187,8 @@ def _changed(
     for queue, ids in which.items():
         for group in slices(ids, PAGE if permit is None else 1):
             ((_, _, job), *_) = yield from permitted(keys, [(queue, run_id) for run_id in group], permit)
-            results = yield from change(queue, group, job)
-            done += [(queue, run_id, result) for run_id, result in zip(group, results, strict=True)]
+            results = yield change(queue, group, job=job)
+            done += [(queue, run_id, word(result)) for run_id, result in zip(group, results, strict=True)]
             tell(len(done))
     return done
 

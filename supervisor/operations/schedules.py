@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import msgspec
 
 from supervisor.core.errors import TenureError
 from supervisor.core.model import ScheduleDef
-from supervisor.operations import Operation, one, pages
+from supervisor.operations import PAGES_MAX, InvalidRequestError, Operation, one, pages
 from supervisor.store.keys import Keys
 from supervisor.store.schedules.fire import Schedules
 from supervisor.store.schedules.reads import Inspection, Record, RecordPage, Views
@@ -87,6 +88,43 @@ def has_labels(record: Record, labels: Mapping[str, str]) -> bool:
     except msgspec.DecodeError:
         return False
     return all(own.get(name) == value for name, value in labels.items())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleFilter:
+    """Selection of schedules: by id, those that have all of some labels, or every one.
+
+    Raises:
+        InvalidRequestError: none of these, or two.
+    """
+
+    ids: Sequence[str] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    everything: bool = False
+
+    def __post_init__(self) -> None:
+        """Refuse what would select more or less than was meant."""
+        if bool(self.ids) + bool(self.labels) + self.everything != 1:
+            raise InvalidRequestError("schedules", "are selected by id, by label, or all of them: give one of these")
+
+
+def selected(
+    keys: Keys, which: ScheduleFilter, *, cursor: str = "0", pages_max: int = PAGES_MAX
+) -> Operation[tuple[list[str], str]]:
+    """Return the ids of ``which`` in the pages from ``cursor`` on, and the cursor of the next page, "0" for none.
+
+    Ids that were given are returned as they are, each once.
+    """
+    if which.ids:
+        return list(dict.fromkeys(which.ids)), "0"
+    found: set[str] = set()
+    for _ in range(pages_max):
+        part = yield Views(keys).browse(cursor)
+        found.update(record.id for record in part.items if has_labels(record, which.labels))
+        cursor = part.cursor
+        if cursor == "0":
+            break
+    return sorted(found), cursor
 
 
 def due_together(keys: Keys, due_ms: int, *, limit: int) -> Operation[list[str]]:

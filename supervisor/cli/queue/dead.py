@@ -137,8 +137,7 @@ def _change(
     load_settings: LoadSettings,
 ) -> int:
     """Apply ``change`` to the runs of ``which`` and print the result of each."""
-    if not which.is_given:
-        raise click.UsageError("which? give ids, --job, --reason, --error, --before, or --all")
+    which.must_select()
     with connected(load_settings().settings) as connection:
         found = connection.ask(operations.selected, which, configured=connection.configured_queues)
         total = sum(map(len, found.values()))

@@ -12,7 +12,6 @@ from supervisor.cli.cluster import (
     INSTANT,
     LABEL,
     checked_options,
-    chosen,
     confirm,
     known_jobs,
     who,
@@ -25,6 +24,7 @@ from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_FAILED, EXIT_NO, EXIT_OK
 from supervisor.operations import schedule_control, schedules
 from supervisor.operations.schedule_control import ResumeCode, TriggerCode
+from supervisor.operations.schedules import ScheduleFilter
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -134,12 +134,13 @@ def pause(
     """
     if for_s is not None and until_ms is not None:
         raise click.UsageError("give --for or --until, not both")
+    which = ScheduleFilter(ids=ids, labels=dict(labels), everything=everything)
     with checked_options():
         terms = schedule_control.PauseTerms(by=who(), reason=reason, for_s=for_s, until_ms=until_ms)
     with connected(load_settings().settings) as connection:
         if until_ms is not None and until_ms <= connection.ask(schedules.now_ms):
             raise click.UsageError(f"--until {moment(until_ms)} has passed; name a later instant, or --for 2h")
-        names = chosen(connection, ids, dict(labels), everything=everything)
+        names, _ = connection.ask(schedules.selected, which)
         if not ids and names:
             confirm(f"Pause {len(names)} schedules?", yes=yes)
         done = connection.ask(schedule_control.pause, names, terms)
@@ -172,7 +173,8 @@ def resume(*, ids: tuple[str, ...], labels: Labels, everything: bool, yes: bool,
       tenure schedule resume --all --yes
     """
     words = {ResumeCode.RESUMED: "resumed", ResumeCode.RUNNING: "was not paused", ResumeCode.UNKNOWN: "unknown"}
-    names = chosen(connection, ids, dict(labels), everything=everything)
+    which = ScheduleFilter(ids=ids, labels=dict(labels), everything=everything)
+    names, _ = connection.ask(schedules.selected, which)
     if not ids and names:
         confirm(f"Resume {len(names)} schedules?", yes=yes)
     done = connection.ask(schedule_control.resume, names)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -14,6 +14,7 @@ from aiohttp import web
 from supervisor.clock import Clock
 from supervisor.core.durations import parse_duration
 from supervisor.core.effects import drive_async
+from supervisor.core.errors import TenureError
 from supervisor.core.json_values import read_json
 from supervisor.core.signing import Signer
 from supervisor.operations import Delay, Effect, schedules
@@ -28,6 +29,7 @@ from supervisor.settings.sections.pipeline import ProfileSettings
 from supervisor.store.client.sync_client import AsyncStore
 from supervisor.store.keys import Keys
 
+Item = TypeVar("Item")
 P = ParamSpec("P")
 T = TypeVar("T")
 BodyT = TypeVar("BodyT", bound=msgspec.Struct)
@@ -67,6 +69,28 @@ class ApiHandlers:
     ) -> T:
         """Return the result of ``operation`` on this cluster; its errors are answers by their ``http_status``."""
         return await drive_async(operation(self._keys, *args, **options), self._perform)
+
+    async def _each(
+        self,
+        items: Sequence[Item],
+        change: Callable[[Sequence[Item]], Awaitable[list[tuple[Item, str]]]],
+        *,
+        together: bool,
+    ) -> list[tuple[Item, str]]:
+        """Return what became of ``items``, changed together or each by itself; one is then refused for itself."""
+        if together or not items:
+            return await change(items) if items else []
+        done: list[tuple[Item, str]] = []
+        for item in items:
+            try:
+                done += await change([item])
+            except web.HTTPForbidden as refusal:
+                done.append((item, refusal.text or refusal.reason))
+            except TenureError as error:
+                if error.http_status not in {404, 409}:
+                    raise
+                done.append((item, str(error)))
+        return done
 
     async def _judged_revision(self, request: web.Request, schedule: str) -> int | None:
         """Return the revision of a schedule that a limited token reaches; None for a token without limits.

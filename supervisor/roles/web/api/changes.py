@@ -9,8 +9,8 @@ Guarantees
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Annotated, Any
 
 import msgspec
 from aiohttp import web
@@ -20,12 +20,17 @@ from supervisor.core.model import PRIORITIES, ScheduleDef
 from supervisor.operations import enqueueing, jobs, runs, schedule_control, schedules
 from supervisor.operations.runs import CancelCode, Placed, UnknownRunError
 from supervisor.operations.schedule_control import DeleteCode, ResumeCode, TriggerCode
-from supervisor.operations.schedules import UnknownScheduleError
+from supervisor.operations.schedules import ScheduleFilter, UnknownScheduleError
 from supervisor.roles.web.api.access import may_define, may_enqueue, permit_run, permit_schedule
 from supervisor.roles.web.api.base import ApiHandlers, body_of, instant_of, note, seconds_of, who
 from supervisor.roles.web.responses import bad_request, json_response, not_found
 
 BODY_BYTES_MAX = 128 * 1024
+SCHEDULES_MAX = 250
+PAGES_MAX = 4
+"""Of schedules that a filter is compared with for one answer; the next request goes on behind them."""
+
+UNKNOWN = "unknown"
 
 
 class EnqueueBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -41,6 +46,24 @@ class EnqueueBody(msgspec.Struct, forbid_unknown_fields=True):
 
 class PauseBody(msgspec.Struct, forbid_unknown_fields=True):
     """A pause; ``for`` is a duration after which it ends by itself, ``until`` an instant in ISO 8601."""
+
+    reason: str = ""
+    for_: str | None = msgspec.field(default=None, name="for")
+    until: str | None = None
+
+
+class SchedulesBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Schedules: those that are named, those that have all of ``labels``, or all, from ``cursor`` of an answer on."""
+
+    schedules: Annotated[list[str], msgspec.Meta(max_length=SCHEDULES_MAX)] = []
+    labels: dict[str, str] = {}
+    all: bool = False
+    cursor: Annotated[str, msgspec.Meta(pattern="^[0-9]{1,19}$")] = "0"
+    dry_run: bool = False
+
+
+class PauseSchedulesBody(SchedulesBody, forbid_unknown_fields=True):
+    """A pause of schedules; the fields as of one."""
 
     reason: str = ""
     for_: str | None = msgspec.field(default=None, name="for")
@@ -119,16 +142,30 @@ class ApiChanges(ApiHandlers):
     async def pause(self, request: web.Request) -> web.Response:
         """Pause a schedule."""
         body, name = await body_of(request, PauseBody), request.match_info["schedule"]
-        for_s = None if body.for_ is None else seconds_of("for", body.for_)
-        until_ms = None if body.until is None else instant_of("until", body.until)
-        if until_ms is not None and until_ms <= await self._ask(schedules.now_ms):
-            raise bad_request("until", body.until, "it has passed; name a later instant")
-        terms = schedule_control.PauseTerms(by=who(request), reason=body.reason, for_s=for_s, until_ms=until_ms)
+        terms = await self._terms(request, body)
         (paused,) = await self._ask(schedule_control.pause, [name], terms, permit=permit_schedule(request))
         if not paused.is_known:
             raise UnknownScheduleError(name)
         note(request, "api_paused", schedule=name)
         return json_response({"schedule": name, "result": "paused", "until_ms": paused.until_ms})
+
+    async def pause_schedules(self, request: web.Request) -> web.Response:
+        """Pause schedules that are named, or selected by label."""
+        body = await body_of(request, PauseSchedulesBody)
+        terms = await self._terms(request, body)
+
+        async def pause(names: Sequence[str]) -> list[tuple[str, str]]:
+            done = await self._ask(schedule_control.pause, names, terms, permit=permit_schedule(request))
+            return [(each.schedule, "paused" if each.is_known else UNKNOWN) for each in done]
+
+        return await self._change_many(request, body, "api_paused", pause)
+
+    async def _terms(self, request: web.Request, body: PauseBody | PauseSchedulesBody) -> schedule_control.PauseTerms:
+        for_s = None if body.for_ is None else seconds_of("for", body.for_)
+        until_ms = None if body.until is None else instant_of("until", body.until)
+        if until_ms is not None and until_ms <= await self._ask(schedules.now_ms):
+            raise bad_request("until", body.until, "it has passed; name a later instant")
+        return schedule_control.PauseTerms(by=who(request), reason=body.reason, for_s=for_s, until_ms=until_ms)
 
     async def resume(self, request: web.Request) -> web.Response:
         """End the pause of a schedule."""
@@ -139,6 +176,45 @@ class ApiChanges(ApiHandlers):
             raise UnknownScheduleError(name)
         note(request, "api_resumed", schedule=name)
         return json_response({"schedule": name, "result": code.value.lower()})
+
+    async def resume_schedules(self, request: web.Request) -> web.Response:
+        """End the pauses of schedules that are named, or selected by label."""
+
+        async def resume(names: Sequence[str]) -> list[tuple[str, str]]:
+            done = await self._ask(schedule_control.resume, names, permit=permit_schedule(request))
+            return [(name, code.value.lower()) for name, code in done]
+
+        return await self._change_many(request, await body_of(request, SchedulesBody), "api_resumed", resume)
+
+    async def _change_many(
+        self,
+        request: web.Request,
+        body: SchedulesBody,
+        event: str,
+        change: Callable[[Sequence[str]], Awaitable[list[tuple[str, str]]]],
+    ) -> web.Response:
+        """Apply ``change`` to the schedules of a body, or judge it only, and answer with what became of each."""
+        which = ScheduleFilter(ids=body.schedules, labels=body.labels, everything=body.all)
+        names, cursor = await self._ask(schedules.selected, which, cursor=body.cursor, pages_max=PAGES_MAX)
+        permit = permit_schedule(request)
+
+        async def judge(names: Sequence[str]) -> list[tuple[str, str]]:
+            _, definition = await self._ask(schedules.inspect, names[0])
+            if permit is not None:
+                permit(definition)
+            return [(names[0], "selected")]
+
+        async def changed(names: Sequence[str]) -> list[tuple[str, str]]:
+            done = await change(names)
+            for name, result in done:
+                if result != UNKNOWN:
+                    note(request, event, schedule=name)
+            return done
+
+        is_together = permit is None and not body.dry_run
+        done = await self._each(names, judge if body.dry_run else changed, together=is_together)
+        rows = [{"schedule": name, "result": result} for name, result in done]
+        return json_response({"schedules": rows, "cursor": None if cursor == "0" else cursor})
 
     async def trigger(self, request: web.Request) -> web.Response:
         """Run a schedule now."""

@@ -9,19 +9,21 @@ Guarantees
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any
 
 import msgspec
 from aiohttp import web
 
-from supervisor.operations import Operation, dead, leader, queues, workers
+from supervisor.operations import Operation, dead, leader, queues, runs, workers
+from supervisor.operations.runs import Run
 from supervisor.operations.workers import Word
 from supervisor.roles.web.api.access import must_be_unlimited, must_reach_queue, permit_run
 from supervisor.roles.web.api.base import ApiHandlers, body_of, note, seconds_of, who
 from supervisor.roles.web.api.changes import EmptyBody
-from supervisor.roles.web.responses import bad_request, json_response
+from supervisor.roles.web.responses import ITEMS, bad_request, json_response
 
+DEAD_MAX = 250
 ANSWER_S = 3.0  # less than an answer may take
 
 
@@ -63,6 +65,31 @@ class DropBody(msgspec.Struct, forbid_unknown_fields=True):
 
     queue: str = ""
     reason: str = ""
+
+
+class DeadBody(msgspec.Struct, forbid_unknown_fields=True):
+    """Dead runs, newest first: those that are named, those that match all filters, or all."""
+
+    runs: Annotated[list[str], msgspec.Meta(max_length=DEAD_MAX)] = []
+    queue: str | None = None
+    job: str | None = None
+    reason: str | None = None
+    before_ms: int | None = None
+    all: bool = False
+    limit: Annotated[int, msgspec.Meta(ge=1, le=DEAD_MAX)] = ITEMS
+    dry_run: bool = False
+
+
+class RequeueRunsBody(DeadBody, forbid_unknown_fields=True):
+    """Another execution of dead runs, not before ``delay`` is over."""
+
+    delay: str = "0s"
+
+
+class DropRunsBody(DeadBody, forbid_unknown_fields=True):
+    """The end of dead runs; ``note`` says why, for people."""
+
+    note: str = ""
 
 
 class ResignBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -142,6 +169,58 @@ class ApiControl(ApiHandlers):
         return await self._change_dead(
             request, body.queue, functools.partial(dead.drop, reason=body.reason), dead.DROPPED
         )
+
+    async def requeue_dead_runs(self, request: web.Request) -> web.Response:
+        """Let dead runs be executed again."""
+        body = await body_of(request, RequeueRunsBody)
+        requeue = functools.partial(dead.requeue, delay_ms=round(seconds_of("delay", body.delay) * 1000))
+        return await self._change_many(request, body, requeue, dead.REQUEUED)
+
+    async def drop_dead_runs(self, request: web.Request) -> web.Response:
+        """Forget dead runs."""
+        body = await body_of(request, DropRunsBody)
+        return await self._change_many(request, body, functools.partial(dead.drop, reason=body.note), dead.DROPPED)
+
+    async def _change_many(
+        self, request: web.Request, body: DeadBody, change: Callable[..., Operation[list[dead.Result]]], expected: str
+    ) -> web.Response:
+        """Apply ``change`` to dead runs of a body, or judge it only, and answer with what became of each."""
+        which = dead.DeadFilter(
+            ids=tuple(body.runs),
+            queue=body.queue,
+            job=body.job,
+            reason=body.reason,
+            before_ms=body.before_ms,
+            everything=body.all,
+        )
+        which.must_select()
+        limit = DEAD_MAX if body.runs else body.limit
+        found = await self._ask(dead.find, which, count=limit, configured=self._at.own_queues)
+        permit = permit_run(request)
+
+        async def changed(items: Sequence[Run]) -> list[tuple[Run, str]]:
+            if body.dry_run:
+                await self._ask(runs.permitted, items, permit)
+                return [(item, "selected") for item in items]
+            by_queue: dict[str, list[str]] = {}
+            for queue, run_id in items:
+                by_queue.setdefault(queue, []).append(run_id)
+            done = await self._ask(change, by_queue, by=who(request), history=self._at.history, permit=permit)
+            for _, run_id, result in done:
+                if result == expected:
+                    note(request, f"api_dead_{expected}", run=run_id)
+            return [((queue, run_id), result) for queue, run_id, result in done]
+
+        done = await self._each([(each.queue, each.run_id) for each in found], changed, together=permit is None)
+        rows: list[dict[str, str | None]] = [
+            {"run": run_id, "queue": queue, "result": result} for (queue, run_id), result in done
+        ]
+        missing = set(body.runs) - {each.run_id for each in found}
+        rows += [{"run": run_id, "queue": None, "result": "is not dead"} for run_id in sorted(missing)]
+        is_last = len(found) < limit
+        # Those that died in the same millisecond as the last one come again, unless all of them stay.
+        before_ms = None if is_last else found[-1].died_ms + any(row["result"] == expected for row in rows)
+        return json_response({"runs": rows, "before_ms": before_ms})
 
     async def _change_dead(
         self, request: web.Request, queue: str, change: Callable[..., Operation[list[dead.Result]]], expected: str
