@@ -5,6 +5,7 @@ Guarantees
     the process of a place has proved that it is that process: the kernel names it as the holder of the lock, lock
     and nameplate belong to its user, it started at the moment on the nameplate, and it is signalled by a
     descriptor, which no other one can inherit. So nothing that a job writes leads a signal to a process of others.
+    Where a sandbox hides the process, its user is the one that may signal it, and the lock tells it from a later one.
 
 Does not guarantee
     That the file can be written. A full disk costs its readers the news, and nobody else anything.
@@ -261,13 +262,21 @@ def _places(directory: Path) -> Iterator[ReplicaPlace]:
 def _living(place: ReplicaPlace) -> RunningTree | None:
     plate, writer = _read(place)
     pid, owner = holder(place)
-    if plate is None or plate.pid != pid or started_ticks(pid) != plate.started_ticks:
+    if plate is None or plate.pid != pid or owner != writer or not _is_process_of(owner, plate):
         return None
+    return RunningTree(place, plate)
+
+
+def _is_process_of(user: int, plate: Nameplate) -> bool:
+    """Return whether the process on a nameplate is one of ``user``, and started at that moment if it can be seen."""
+    seen_ticks = started_ticks(plate.pid)
     try:
-        is_its_own = Path(f"/proc/{pid}").stat().st_uid == owner == writer
-    except OSError:  # it ended just now
-        return None
-    return RunningTree(place, plate) if is_its_own else None
+        if seen_ticks:
+            return seen_ticks == plate.started_ticks and Path(f"/proc/{plate.pid}").stat().st_uid == user
+        os.kill(plate.pid, 0)  # hidden (proc(5), hidepid), as from our own unit of systemd
+    except OSError:  # it ended just now, or is another user's
+        return False
+    return os.geteuid() == user != 0
 
 
 class Handle:
@@ -280,8 +289,14 @@ class Handle:
             ProcessLookupError: it is gone.
         """
         self._descriptor = os.pidfd_open(found.plate.pid)
-        # Looked at once more with the descriptor in hand: between the first look and now it may have gone.
-        if started_ticks(found.plate.pid) != found.plate.started_ticks:
+        # Looked at once more with the descriptor in hand: between the first look and now it may have gone. Whoever
+        # holds the lock lives, so a descriptor of that number is of that process, or of one that died.
+        again = _living(found.place)
+        if (
+            again is None
+            or again.plate.started_ticks != found.plate.started_ticks
+            or again.plate.pid != found.plate.pid
+        ):
             self.close()
             raise ProcessLookupError
 

@@ -17,6 +17,7 @@ from supervisor.settings.sections.models import SupervisionSettings
 
 ROOT = Path(__file__).parents[3]
 BASE = ROOT / "deploy/kustomize/base"
+UNITS = [*(ROOT / "systemd").glob("*.service"), *(ROOT / "supervisor/cli/templates").rglob("*.service.tmpl")]
 STOP_S = SupervisionSettings().grace_s + BOUND_AFTER_GRACE_NS / 1e9
 
 
@@ -54,6 +55,14 @@ def test_every_orchestrator_waits_until_the_stop_is_over(pod: dict[str, Any]) ->
     assert pod["terminationGracePeriodSeconds"] > STOP_S
     assert int(compose.removesuffix("s")) > STOP_S
     assert [int(seconds) > STOP_S for seconds in unit] == [True]
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda path: path.name)
+def test_no_unit_runs_anything_as_root(unit: Path) -> None:
+    """A prefix of `Exec…=` takes a command out of the sandbox, beside files that jobs may write."""
+    commands = re.findall(r"(?m)^Exec\w+=(\S)", unit.read_text())
+
+    assert commands == ["/", "/"]
 
 
 def test_every_replica_knows_how_long_its_orchestrator_waits(pod: dict[str, Any]) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -179,24 +177,66 @@ def test_a_number_that_went_to_another_process_is_never_signalled(tree: tuple[Re
     Handle(found).close()
 
 
-def test_a_process_in_hand_is_signalled_and_seen_to_go(tmp_path: Path) -> None:
+def test_a_process_in_hand_is_signalled_and_seen_to_go(tree: tuple[ReplicaPlace, int]) -> None:
     """By a descriptor that no other process can inherit."""
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    plate = run_file.Nameplate(
-        pid=child.pid, started_ticks=started_ticks(child.pid), replica="r.1", cluster="c1", version="1"
-    )
-    handle = Handle(run_file.RunningTree(ReplicaPlace(tmp_path, 0), plate))
+    (found,) = living(tree[0].directory)
+    handle = Handle(found)
     assert not handle.is_gone()
 
     handle.send(signal.SIGKILL)
 
     assert handle.is_gone(30)
-    assert child.wait() == -signal.SIGKILL
-    with pytest.raises(ProcessLookupError):
-        handle.send(signal.SIGTERM)
+    os.waitid(os.P_PID, tree[1], os.WEXITED | os.WNOWAIT)
     handle.close()
-    assert child.stdin is not None
-    child.stdin.close()
+    with pytest.raises(ProcessLookupError):
+        Handle(found)
+
+
+@pytest.fixture
+def hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No process can be seen, and this one is of the user of the tree, who is not root."""
+    monkeypatch.setattr(run_file, "started_ticks", lambda _pid: 0)
+    if os.geteuid() == 0:
+        monkeypatch.setattr(os, "geteuid", lambda: 65534)
+        for name in ("holder", "_read"):
+            known = getattr(run_file, name)
+            monkeypatch.setattr(run_file, name, lambda place, known=known: (known(place)[0], 65534))
+
+
+@pytest.mark.usefixtures("hidden")
+def test_a_tree_that_a_sandbox_hides_is_found_and_signalled_by_its_own_user(tree: tuple[ReplicaPlace, int]) -> None:
+    """As by `systemctl reload`, which needs no root for it."""
+    place, pid = tree
+    found = of_process(pid)
+
+    assert found is not None
+    assert living(place.directory) == [found]
+    handle = Handle(found)
+    handle.send(signal.SIGKILL)
+    assert handle.is_gone(30)
+    handle.close()
+    with pytest.raises(ProcessLookupError):
+        Handle(found)
+    assert living(place.directory) == []
+
+
+@pytest.mark.usefixtures("hidden")
+@pytest.mark.parametrize("whose", ["signals are refused", "the lock is another's", "the caller is root"])
+def test_a_hidden_process_of_another_user_is_no_tree(
+    tree: tuple[ReplicaPlace, int], monkeypatch: pytest.MonkeyPatch, whose: str
+) -> None:
+    """The kernel lets a user signal processes of its own alone, and root everybody's."""
+
+    def refuse(_pid: int, _number: int) -> None:
+        raise PermissionError
+
+    if whose == "signals are refused":
+        monkeypatch.setattr(os, "kill", refuse)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 0 if whose == "the caller is root" else 4242)
+
+    assert living(tree[0].directory) == []
+    assert of_process(tree[1]) is None
 
 
 def test_how_a_reload_ended_and_the_exit_code_stand_there(tmp_path: Path) -> None:
