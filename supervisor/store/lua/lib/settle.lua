@@ -63,6 +63,7 @@ local function finish(queue, id, outcome, attempt, fetched, more, data, att, kep
     forget(queue, more.schedule, id)
     return 'cancelled'
   end
+  local attempts, crashes, interrupts = charges(att)
   if outcome == 'giveback' then
     local kind = more.kind or string.sub(data, 1, 1)
     if kind ~= string.sub(data, 1, 1) then
@@ -72,11 +73,10 @@ local function finish(queue, id, outcome, attempt, fetched, more, data, att, kep
       redis.call('ZADD', keys.later(queue), whole(t.now + more.delay), id)
       return 'giveback'
     end
-    redis.call('LPUSH', ready(queue, kind .. string.sub(data, 2, 2)), id)
+    redis.call('LPUSH', crashes > 0 and keys.suspect(queue, kind) or ready(queue, kind .. string.sub(data, 2, 2)), id)
     ring(queue, kind, 1)
     return 'giveback'
   end
-  local attempts, crashes, interrupts = charges(att)
   if outcome == 'again' then -- its job asked for it; counted as an interruption, so that the fence a job sees grows
     push(kept.att, id, whole(attempts) .. ',' .. whole(crashes) .. ',' .. whole(interrupts + 1))
     push(kept.later, whole(t.now + more.delay), id)
@@ -135,6 +135,7 @@ local function check_ack_types(of)
     if data then
       local kind = of.more[n] and of.more[n].kind or string.sub(data, 1, 1)
       redis.call('LLEN', ready(of.name, kind .. string.sub(data, 2, 2)))
+      redis.call('LLEN', keys.suspect(of.name, kind))
     end
   end
 end

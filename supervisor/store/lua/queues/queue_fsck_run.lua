@@ -57,8 +57,9 @@ local function drop_entries(id, part, count)
 end
 
 local function put_at_head(id, data)
-  redis.call('LPUSH', ready(queue, data), id)
-  ring(queue, string.sub(data, 1, 1), 1)
+  local kind, _, crashes = string.sub(data, 1, 1), charges(redis.call('HGET', keys.att(queue), id))
+  redis.call('LPUSH', crashes > 0 and keys.suspect(queue, kind) or ready(queue, data), id)
+  ring(queue, kind, 1)
 end
 
 -- Whether its job must not run twice. Arguments may have any name: only the template's own field says so.

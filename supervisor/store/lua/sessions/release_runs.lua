@@ -74,7 +74,7 @@ local function put_back(queue, id, how, has_begun, attempt, data, template)
   elseif how == 'crashed' or how == 'suspect' then
     redis.call('RPUSH', keys.suspect(queue, letter), id)
   else
-    redis.call('LPUSH', ready(queue, data), id)
+    redis.call('LPUSH', crashes > 0 and keys.suspect(queue, letter) or ready(queue, data), id)
   end
   ring(queue, letter, 1)
   return how

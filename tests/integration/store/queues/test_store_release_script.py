@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from supervisor.core.effects import drive
 from supervisor.core.model import Outcome, Release
+from supervisor.operations.queues import verify
 from tests.kit.builders import StoreCalls, envelope, schedule
 
 S, Z = "r.1/w-0/1", "r.2/w-0/1"
@@ -133,6 +135,29 @@ def test_a_suspect_runs_alone_and_only_for_a_worker_that_is_idle(world: StoreCal
     assert (alone[0].attempt, alone[0].crashes) == (1, 0)
     again = world.turn(Z, want=10, want_suspect=True, seq=world.sequences[Z]).runs
     assert [run.envelope for run in again] == [run.envelope for run in alone]
+    assert world.fsck() == []
+
+
+@pytest.mark.parametrize("how", [Release.UNSTARTED, Release.INTERRUPTED, "giveback", "fsck"])
+def test_a_run_that_ended_a_process_stays_alone_when_it_is_given_back(world: StoreCalls, how: Release | str) -> None:
+    """A deploy cut it off, its worker gave it back, or a check found it in no place: it would take neighbours with it."""
+    world.open(S, Z)
+    world.enqueue(envelope("a"), envelope("z"))
+    world.fetch(S, want=2)
+    release(world, ("z", Release.CRASHED), ("a", Release.CRASHED))
+    assert world.fetch(Z, want_suspect=True) == ["a"]
+    if isinstance(how, Release):
+        release(world, ("a", how), session=Z)
+    elif how == "giveback":
+        world.ack(Z, "a", Outcome.GIVEBACK)
+    else:
+        world.raw.hdel(world.keys.queue("default").run, "a")
+        drive(verify(world.keys, ["default"], is_mending=True), world.run)
+    world.enqueue(envelope("b"))
+
+    assert world.fetch(S) == ["b"]
+    alone = world.turn(Z, want=10, want_suspect=True).runs
+    assert [(run.envelope.id, run.suspect, run.crashes) for run in alone] == [("a", True, 1)], "it keeps its place"
     assert world.fsck() == []
 
 
