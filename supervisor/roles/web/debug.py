@@ -2,7 +2,7 @@
 
 Guarantees
     A stack is files, lines and functions, never values. So many threads and tasks are shown, each so deep.
-    Workers are asked as `tenure worker stacks` asks them: their answers are in the log.
+    Workers are asked as `tenure worker stacks` asks them: their answers are in the log. A token with limits asks none.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from aiohttp import web
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.roles.child import Seat
 from supervisor.roles.web.access.auth import needs
+from supervisor.roles.web.api.access import must_be_unlimited
 from supervisor.roles.web.responses import ASKER, unavailable
 from supervisor.settings.web.tokens import Scope
 from supervisor.store.client.sync_client import AsyncStore
@@ -64,6 +65,7 @@ class DebugPages:
     @needs(Scope.ADMIN)
     async def ask_workers(self, request: web.Request) -> web.Response:
         """Have every worker of this replica write the stacks of its threads to the log."""
+        must_be_unlimited(request)
         command_id, at_ms = str(uuid4()), self._clock.wall_ms()
         command = Command(word=Word.STACKS, by=f"{request[ASKER]}@http")
         command = command.signed(self._signer, self._replica, command_id, at_ms)

@@ -17,7 +17,7 @@ from supervisor.store.keys import Keys
 from tests.integration.roles.web.api_client import ask, line
 from tests.kit.servers import RealServer
 
-SCOPES = {"reader": "read", "driver": "operate", "owner": "admin"}
+SCOPES = {"reader": "read", "driver": "operate", "owner": "admin", "tenant": "admin jobs=tenant.*"}
 
 
 @pytest.fixture
@@ -50,6 +50,13 @@ def test_it_asks_for_admin_also_where_reads_are_open(start: Any, who: str | None
     tree = start(debug=True)
 
     assert [ask(tree, method, PATH, who)[0] for method in ("GET", "POST")] == [code, code]
+
+
+def test_a_limited_token_commands_no_workers(start: Any) -> None:
+    """They run jobs that it does not reach; what the web child does it may see."""
+    tree = start(debug=True)
+
+    assert [ask(tree, method, PATH, "tenant")[0] for method in ("GET", "POST")] == [200, 403]
 
 
 def test_without_a_file_of_tokens_nobody_sees_it(start: Any) -> None:
