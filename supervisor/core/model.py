@@ -140,6 +140,10 @@ class When(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     calendar_interval: CalendarInterval | None = None  # only here: older versions refuse the entry
 
 
+OWN_TRIGGER = ("every_ms", "phase_ms", "cron", "at_ms", "after_completion_ms")
+"""Fields of ``When`` that a schedule has itself, too, for its first trigger."""
+
+
 class After(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The schedule whose runs make another one due, at the same nominal time, by their end (docs/adr/0052)."""
 

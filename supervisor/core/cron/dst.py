@@ -12,7 +12,7 @@ from enum import StrEnum
 from functools import cache
 from typing import NamedTuple, Protocol
 
-from supervisor.core.cron.zones import Segment
+from supervisor.core.cron.zones import Segment, Zone
 
 
 class Readings(Protocol):
@@ -110,7 +110,18 @@ def last_in(times: Readings, policy: DstPolicy, segment: Segment, at: int) -> in
     return best
 
 
-def count_in(times: Readings, policy: DstPolicy, segment: Segment, at: int, *, last: int, cap: int) -> int:
+def count_between(zone: Zone, times: Readings, policy: DstPolicy, at: int, *, until: int, cap: int) -> int:
+    """Count the fires at the instants at … until, at most ``cap``. A step for each change of the clock."""
+    total = 0
+    while at <= until and total < cap:
+        segment = zone.at(at)
+        last = min(until, segment.end - 1)
+        total += _count_in(times, policy, segment, at, last=last, cap=cap - total)
+        at = last + 1
+    return min(total, cap)
+
+
+def _count_in(times: Readings, policy: DstPolicy, segment: Segment, at: int, *, last: int, cap: int) -> int:
     """Count the fires at the instants at … last of ``segment``; may stop above ``cap``."""
     start, _, offset, first_local, again_local = segment
     opening = start + offset

@@ -24,7 +24,7 @@ from functools import lru_cache
 
 from supervisor.core.cron import hashing
 from supervisor.core.cron.days import days_of
-from supervisor.core.cron.dst import DEFAULT, REAL_TIME, DstPolicy, count_in, first_in, last_in
+from supervisor.core.cron.dst import DEFAULT, REAL_TIME, DstPolicy, count_between, first_in, last_in
 from supervisor.core.cron.errors import CronError, shown
 from supervisor.core.cron.explain import explain
 from supervisor.core.cron.fields import Fields, parse, split_zone
@@ -92,13 +92,7 @@ class Cron:
     def count(self, after_s: int, until_s: int, cap: int) -> int:
         """Return how many fires lie in (after_s, until_s], or ``cap`` when they are at least that many."""
         at, until = max(after_s, SECOND_MIN) + 1, min(until_s, SECOND_MAX)
-        total = 0
-        while at <= until and total < cap:
-            segment = self._zone.at(at)
-            last = min(until, segment.end - 1)
-            total += count_in(self._times, self.policy, segment, at, last=last, cap=cap - total)
-            at = last + 1
-        return min(total, cap)
+        return count_between(self._zone, self._times, self.policy, at, until=until, cap=cap)
 
     def fires(self, after_s: int, until_s: int) -> Iterator[int]:
         """Yield every fire in (after_s, until_s]."""

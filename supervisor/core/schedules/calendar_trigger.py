@@ -14,7 +14,7 @@ from datetime import date, time
 from math import inf
 
 from supervisor.core.calendars.days import DAY_S, WEEKDAYS
-from supervisor.core.cron.dst import DstPolicy, count_in, first_in, last_in
+from supervisor.core.cron.dst import DstPolicy, count_between, first_in, last_in
 from supervisor.core.cron.zones import SECOND_MAX, SECOND_MIN, Zone, zone
 from supervisor.core.model import CalendarInterval
 from supervisor.core.schedules.trigger_kinds import Trigger
@@ -148,15 +148,10 @@ class CalendarTrigger(Trigger):
         return None
 
     def count(self, after_ms: int, until_ms: int, cap: int) -> int:
-        """Return how many fires lie in (after_ms, until_ms], at most ``cap``. A step for each change of the clock."""
+        """Return how many fires lie in (after_ms, until_ms], at most ``cap``."""
         at = max(after_ms // 1000 + 1, self.interval.from_day * DAY_S - 2 * DAY_S, SECOND_MIN)
-        until, total = min(until_ms // 1000, SECOND_MAX - 1), 0
-        while at <= until and total < cap:
-            segment = self._zone.at(at)
-            last = min(until, segment.end - 1)
-            total += count_in(self._readings, self.policy, segment, at, last=last, cap=cap - total)
-            at = last + 1
-        return min(total, cap)
+        until = min(until_ms // 1000, SECOND_MAX - 1)
+        return count_between(self._zone, self._readings, self.policy, at, until=until, cap=cap)
 
     def describe(self) -> str:
         """Return for example ``every 2 weeks on Monday at 09:00 Europe/Berlin, from 2026-11-23``."""

@@ -17,7 +17,7 @@ from supervisor.core.cron import hashing
 from supervisor.core.cron.expression import compile_cron
 from supervisor.core.cron.zones import zone
 from supervisor.core.errors import EXIT_CONFIG, TenureError
-from supervisor.core.model import Exclusion, ScheduleDef, When
+from supervisor.core.model import OWN_TRIGGER, Exclusion, ScheduleDef, When
 from supervisor.core.schedules.calendar_trigger import CalendarTrigger
 from supervisor.core.schedules.exclusions import exclusions_of
 from supervisor.core.schedules.moved_trigger import MovedTrigger
@@ -58,13 +58,7 @@ def trigger_of(definition: ScheduleDef) -> Trigger:
     """
     if definition.after is not None:
         return AfterSchedule(definition.after.schedule, definition.after.outcome)
-    own = When(
-        every_ms=definition.every_ms,
-        phase_ms=definition.phase_ms,
-        cron=definition.cron,
-        at_ms=definition.at_ms,
-        after_completion_ms=definition.after_completion_ms,
-    )
+    own = When(**{name: getattr(definition, name) for name in OWN_TRIGGER})
     triggers = (own, *definition.when) if _named(own) or not definition.when else definition.when
     for when in triggers:
         _check(definition.id, when)

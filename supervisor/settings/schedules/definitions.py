@@ -22,7 +22,7 @@ from supervisor.core.calendars.days import OverExcludedError
 from supervisor.core.cron.fields import interval_of, split_zone
 from supervisor.core.errors import Problem
 from supervisor.core.jobs.registry import Registry, registry
-from supervisor.core.model import PAYLOAD_BYTES_MAX, After, ScheduleDef, Template, When
+from supervisor.core.model import OWN_TRIGGER, PAYLOAD_BYTES_MAX, After, ScheduleDef, Template, When
 from supervisor.core.schedules.anchor import ANCHORS
 from supervisor.core.schedules.triggers import after_completion_ms, trigger_of
 from supervisor.settings.document import Node, format_path, wrap
@@ -120,11 +120,7 @@ def definition_of(
     return ScheduleDef(
         id=name,
         template=template,
-        every_ms=own.every_ms,
-        phase_ms=own.phase_ms,
-        cron=own.cron,
-        at_ms=own.at_ms,
-        after_completion_ms=own.after_completion_ms,
+        **{field: getattr(own, field) for field in OWN_TRIGGER},
         when=(*others, *calendar, *(_when(entry, timezone) for entry in schedule.when)),
         timezone=timezone,
         after=After(schedule=schedule.after.schedule, outcome=schedule.after.outcome) if schedule.after else None,

@@ -14,16 +14,12 @@ import msgspec
 
 from supervisor.core.errors import PayloadTooLargeError
 from supervisor.core.json_values import check_arguments, json_reader
-from supervisor.core.model import PAYLOAD_BYTES_MAX, ScheduleDef
+from supervisor.core.model import OWN_TRIGGER, PAYLOAD_BYTES_MAX, ScheduleDef
 from supervisor.store.wire.codec import text
 
 _AROUND_ARGUMENTS = 3  # levels of a definition around the value of an argument: itself, its template, the arguments
 _TIMING = (
-    "every_ms",
-    "phase_ms",
-    "cron",
-    "at_ms",
-    "after_completion_ms",
+    *OWN_TRIGGER,
     "when",
     "anchor",
     "timezone",
