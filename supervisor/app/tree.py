@@ -221,11 +221,5 @@ def configure_logs(settings: Settings, replica: str, *, role: str, file: FileSin
     log = settings.log
     rules = LogRules.of(mask=log.mask, exclude=log.exclude)
     logs.configure(
-        level=log.level,
-        format=log.format,
-        cluster=settings.cluster,
-        replica=replica,
-        role=role,
-        file=file,
-        rules=rules,
+        level=log.level, format=log.format, cluster=settings.cluster, replica=replica, role=role, file=file, rules=rules
     )

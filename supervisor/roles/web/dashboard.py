@@ -13,7 +13,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import html
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from supervisor.core.supervision.health import HealthCheck
@@ -73,8 +73,8 @@ def page(shown: Mapping[str, Any], checks: Sequence[HealthCheck], paths: Mapping
     sections = [
         _section("Health", _health(checks)),
         _section("Processes", _processes(shown["slots"])),
-        _section("Queues", _queues(shown["queues"])),
-        _section("Next due", _due(shown["next_due"])),
+        _section("Queues", _known(shown["queues"], _queues, "what waits")),
+        _section("Next due", _known(shown["next_due"], _due, "what is due")),
         _section("Pages", _pages(paths)),
     ]
     return (
@@ -121,9 +121,11 @@ def _processes(slots: Sequence[Mapping[str, Any]]) -> str:
     return _table("Processes of this replica", names, rows)
 
 
-def _queues(queues: Sequence[Mapping[str, Any]] | None) -> str:
-    if queues is None:
-        return '<p class="bad">Redis does not answer: what waits is not known.</p>'
+def _known(rows: Sequence[Mapping[str, Any]] | None, table: Callable[[Any], str], what: str) -> str:
+    return table(rows) if rows is not None else f'<p class="bad">Redis does not answer: {what} is not known.</p>'
+
+
+def _queues(queues: Sequence[Mapping[str, Any]]) -> str:
     names = ("queue", "ready", "running", "later", "dead", "served", "state")
     rows = [
         [
@@ -137,14 +139,9 @@ def _queues(queues: Sequence[Mapping[str, Any]] | None) -> str:
     return _table("Runs by queue", names, rows)
 
 
-def _due(due: Sequence[Mapping[str, Any]] | None) -> str:
-    if due is None:
-        return '<p class="bad">Redis does not answer: what is due is not known.</p>'
-    return _table(
-        "Schedules that are due next",
-        ("schedule", "at"),
-        [[_text(each["schedule"]), _text(each["at"])] for each in due],
-    )
+def _due(due: Sequence[Mapping[str, Any]]) -> str:
+    rows = [[_text(each["schedule"]), _text(each["at"])] for each in due]
+    return _table("Schedules that are due next", ("schedule", "at"), rows)
 
 
 def _pages(paths: Mapping[str, str]) -> str:

@@ -40,7 +40,7 @@ def status(seat: Seat, overview: Overview | None) -> dict[str, Any]:
             if row.is_used  # a pool has spare rows, for replacements
         ],
         "redis_up": overview is not None,
-        "queues": [_queue(depth) for depth in overview.queues] if overview is not None else None,
+        "queues": [shown_queue(depth) for depth in overview.queues] if overview is not None else None,
         "next_due": (
             [{"schedule": name, "at": format_ts(at_ms)} for name, at_ms in overview.next_due]
             if overview is not None
@@ -77,7 +77,8 @@ def _slot(name: str, row: Any, now_ns: int) -> dict[str, Any]:
     }
 
 
-def _queue(depth: Any) -> dict[str, Any]:
+def shown_queue(depth: Any) -> dict[str, Any]:
+    """Return the depth of one queue, for people and as JSON."""
     return {
         "queue": depth.queue,
         "ready": sum(depth.ready.values()),

@@ -26,6 +26,7 @@ from supervisor.operations.schedules import Record
 from supervisor.operations.workers import WorkerView
 from supervisor.roles.web.api.base import ApiContext, ApiHandlers
 from supervisor.roles.web.responses import HOLDER, bad_request, json_response, limit_of
+from supervisor.roles.web.status import shown_queue
 from supervisor.telemetry.masking import mask
 
 PAGE_MAX = 250
@@ -85,20 +86,7 @@ class ApiReads(ApiHandlers):
         overview = await self._at.overviews.get()
         if overview is None:
             raise web.HTTPServiceUnavailable(text="Redis does not answer", headers={"Retry-After": "1"})
-        shown = [
-            {
-                "queue": queue.queue,
-                "ready": sum(queue.ready.values()),
-                "running": queue.running,
-                "later": queue.later,
-                "blocked": queue.blocked,
-                "dead": queue.dead,
-                "served": queue.served_names,
-                "paused": queue.is_paused,
-            }
-            for queue in overview.queues
-        ]
-        return json_response({"queues": shown})
+        return json_response({"queues": [shown_queue(each) | {"blocked": each.blocked} for each in overview.queues]})
 
     async def jobs(self, request: web.Request) -> web.Response:
         """A page of the jobs that replicas run, by name."""
@@ -189,15 +177,13 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= 20 and int(text) < 1 << 64
 
 
+def _place(run: RunningRun | DeadRun) -> dict[str, Any]:
+    job = None if run.envelope is None else run.envelope.template.job
+    return {"run": run.run_id, "queue": run.queue, "job": job}
+
+
 def _running(run: RunningRun) -> dict[str, Any]:
-    return {
-        "run": run.run_id,
-        "queue": run.queue,
-        "job": None if run.envelope is None else run.envelope.template.job,
-        "attempt": run.attempt,
-        "fetched_ms": run.fetched_ms,
-        "session": run.session,
-    }
+    return _place(run) | {"attempt": run.attempt, "fetched_ms": run.fetched_ms, "session": run.session}
 
 
 def _ended(queue: str, entry: HistoryEntry) -> dict[str, Any]:
@@ -215,10 +201,7 @@ def _attempt(entry: HistoryEntry) -> dict[str, Any]:
 
 
 def _dead(run: DeadRun) -> dict[str, Any]:
-    return {
-        "run": run.run_id,
-        "queue": run.queue,
-        "job": None if run.envelope is None else run.envelope.template.job,
+    return _place(run) | {
         "schedule": None if run.envelope is None else run.envelope.schedule,
         "died_ms": run.died_ms,
         "attempts": run.attempts,
