@@ -39,22 +39,26 @@ class EnqueueOptions(TypedDict, total=False):
     OpenTelemetry's current span, if there is one."""
 
 
-class SpawnOptions(TypedDict, total=False):
+class ChildOptions(TypedDict, total=False):
+    """Options that the envelope of a spawned run carries."""
+
+    queue: str | None
+    """As of any run, and so is ``priority``."""
+
+    priority: str | None
+    traceparent: str | None
+    """As of any run; default: OpenTelemetry's current span, else the trace of the run that spawns it."""
+
+
+class SpawnOptions(ChildOptions, total=False):
     """Options of a run that a job spawns."""
 
     key: str | int | None
     """Tells it from its siblings: its id is the parent's, a slash and this. Default: a number, from 0. The same again
     is the same child."""
 
-    queue: str | None
-    """As of any run, and so is ``priority``."""
-
-    priority: str | None
     delay: Duration | None
     """Before it may start, counted from when its parent is acknowledged."""
-
-    traceparent: str | None
-    """As of any run; default: OpenTelemetry's current span, else the trace of the run that spawns it."""
 
 
 class ManyOptions(TypedDict, total=False):

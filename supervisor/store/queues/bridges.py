@@ -56,15 +56,9 @@ class Bridges(CallBuilder):
         before, between, after = _parts(run, queue, "message", now_ms)
         _, aside_between, aside_after = _parts(refused, queue, "reason", now_ms)
         args: dict[str, Any] = {
-            "queue": check_name("queue", queue),
-            "most": most,
-            "bytes_max": PAYLOAD_BYTES_MAX,
-            "before": before,
-            "between": between,
-            "after": after,
-            "aside_between": aside_between,
-            "aside_after": aside_after,
-        }
+            "queue": check_name("queue", queue), "most": most, "bytes_max": PAYLOAD_BYTES_MAX, "before": before,
+            "between": between, "after": after, "aside_between": aside_between, "aside_after": aside_after,
+        }  # fmt: skip
         return self._call("bridge_ingest", args, lambda reply: Ingested(*map(int, reply)), keys={"list": channel})
 
     def emit(self, *, channel: str, run_id: str, message: str) -> Call[bool]:

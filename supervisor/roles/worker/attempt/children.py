@@ -14,10 +14,10 @@ Does not guarantee
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import count
-from typing import Any
+from typing import Unpack
 
 import msgspec
 
@@ -27,6 +27,7 @@ from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import PRIORITIES, Envelope
 from supervisor.core.schedules.neighbours import ALONE, Neighbours
 from supervisor.roles.worker.attempt.run_output import FOLLOW_WHEN
+from supervisor.store.producer.options import Args, ChildOptions, JobRef
 from supervisor.store.producer.tracing import traceparent_of
 from supervisor.store.queues.runs import CHILDREN_BYTES_MAX, CHILDREN_MAX, Child
 from supervisor.store.wire.envelope import pack
@@ -70,40 +71,34 @@ class Children:
 
     def spawn(
         self,
-        job: str | Callable[..., Any],
-        args: Mapping[str, Any] | None = None,
+        job: JobRef,
+        args: Args | None = None,
         *,
         key: str | int | None = None,
-        queue: str | None = None,
-        priority: str | None = None,
         delay: Duration | None = None,
-        traceparent: str | None = None,
+        **options: Unpack[ChildOptions],
     ) -> str:
         """Add a child and return its id; see ``Context.spawn``."""
-        envelope = self._envelope(
-            job, args, self._id(key), "child", queue=queue, priority=priority, traceparent=traceparent
-        )
+        envelope = self._envelope(job, args, self._id(key), "child", **options)
         self._add(envelope, delay_to_ms(delay))
         return envelope.id
 
     def then(
         self,
-        job: str | Callable[..., Any],
-        args: Mapping[str, Any] | None = None,
+        job: JobRef,
+        args: Args | None = None,
         *,
         when: str = "complete",
         key: str | int | None = None,
-        queue: str | None = None,
-        priority: str | None = None,
         delay: Duration | None = None,
-        traceparent: str | None = None,
+        **options: Unpack[ChildOptions],
     ) -> str:
         """Add a run that starts when all children have ended, and return its id; see ``Context.then``."""
         if when not in FOLLOW_WHEN:
             raise ValueError(f"when must be one of {', '.join(FOLLOW_WHEN)}, got {when!r}")
         number = len(self._follow)
         run_id = self._id(key if key is not None else "then" if number == 0 else f"then-{number}")
-        envelope = self._envelope(job, args, run_id, "then", queue=queue, priority=priority, traceparent=traceparent)
+        envelope = self._envelope(job, args, run_id, "then", **options)
         packed = pack(envelope)
         if run_id in self._by_id or run_id in self._follow:
             raise SpawnError(f"run {self.parent} spawned two different children under {run_id}; give each its own key")
@@ -120,14 +115,14 @@ class Children:
 
     def _envelope(
         self,
-        job: str | Callable[..., Any],
-        args: Mapping[str, Any] | None,
+        job: JobRef,
+        args: Args | None,
         run_id: str,
         cause: str,
         *,
-        queue: str | None,
-        priority: str | None,
-        traceparent: str | None,
+        queue: str | None = None,
+        priority: str | None = None,
+        traceparent: str | None = None,
     ) -> Envelope:
         if self._is_closed:
             raise SpawnError(f"run {self.parent} has ended: what it spawns now would belong to nobody")
