@@ -11,7 +11,7 @@ from supervisor.core.errors import TenureError
 from supervisor.core.model import ScheduleDef
 from supervisor.operations import PAGES_MAX, InvalidRequestError, Operation, one, pages
 from supervisor.store.keys import Keys
-from supervisor.store.schedules.fire import Schedules
+from supervisor.store.schedules.fire import DuePage, Schedules
 from supervisor.store.schedules.reads import Inspection, Record, RecordPage, Views
 from supervisor.store.schedules.reads import Pause as Pause  # noqa: PLC0414 - of a record
 from supervisor.store.schedules.state import ScheduleState as ScheduleState  # noqa: PLC0414 - of an inspection
@@ -130,5 +130,5 @@ def selected(
 def due_together(keys: Keys, due_ms: int, *, limit: int) -> Operation[list[str]]:
     """Read at most ``limit`` schedules that are due in the same second as ``due_ms``."""
     second_ms = due_ms // 1000 * 1000
-    call = Schedules(keys).due(after_ms=second_ms - 1, until_ms=second_ms + 999, late_ms=0, limit=limit)
+    call = Schedules(keys).due(DuePage(after_ms=second_ms - 1, until_ms=second_ms + 999, late_ms=0, limit=limit))
     return [seen.schedule for seen in (yield from one(call)).seen]

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from supervisor.core.model import Envelope, Kind, Outcome, ScheduleDef, Template
 from supervisor.store.client.sync_client import Store
@@ -22,6 +23,7 @@ from supervisor.store.wire.poll import fence_parts
 from tests.kit.servers import Server
 
 NONCE = "ab" * 16
+POLICIES = ("overlap", "max_running", "buffer_limit", "cancel_grace_ms", "max_runs")
 
 
 def envelope(run_id: str, **template: Any) -> Envelope:
@@ -148,16 +150,8 @@ class StoreCalls:
         stored = self.stored()[schedule]
         nominal = max(stored.mark_ms + 1, self.run(self.leases.view()).now_ms + ahead_ms)
         definition = stored.definition
-        policy = {
-            "overlap": definition.overlap,
-            "max_running": definition.max_running,
-            "buffer_limit": definition.buffer_limit,
-            "cancel_grace_ms": definition.cancel_grace_ms,
-            "max_runs": definition.max_runs,
-            "wait": "",
-            "keep_ms": None,
-        }
-        policy |= {name: fields.pop(name) for name in policy if name in fields}
+        policy = {name: fields.pop(name) for name in ("wait", "keep_ms") if name in fields}
+        changed = {name: fields.pop(name) for name in POLICIES if name in fields}
         nominal = fields.get("nominal_ms", nominal)
         run = Envelope(id=f"{schedule}@{nominal}", template=definition.template, schedule=schedule, nominal_ms=nominal)
         defaults = {
@@ -168,7 +162,7 @@ class StoreCalls:
             "new_mark_ms": nominal,
             "next_ms": nominal + 1000,
             "run": pack(fields.pop("envelope", run)),
-            "policy": policy_text(**policy),
+            "policy": policy_text(replace(definition, **changed), **policy),
         }
         return FireItem(**defaults | fields)
 

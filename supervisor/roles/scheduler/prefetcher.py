@@ -31,7 +31,6 @@ from supervisor.store.schedules.fire import Schedules
 from supervisor.store.scripts import Call
 from supervisor.store.wire.fire import DueReply, FireItem, PlanCode, PlanItem, Seen
 
-OVERDUE_MS = 60_000
 DYNAMIC = "dynamic"
 AGAIN_NS = 1000 * MILLISECOND_NS  # after Redis refused a page
 
@@ -163,7 +162,7 @@ class Prefetcher:
     def _read(self, term: Term, moment: DecisionTime) -> Steps[tuple[list[FireItem], int]]:
         again = list(self._again)[:PAGE]
         question = self._question(moment)
-        reply: DueReply = yield from self._client.ask(term, self._call(question, again))
+        reply: DueReply = yield from self._client.ask(term, self._schedules.due(question, again))
         self._reports.read(reply, refused=len(self._put_off))
         self._cursor = self._cursor.after(question, reply, behind=self.window.behind)
         self.last_change = self.last_change or reply.last_change
@@ -183,19 +182,6 @@ class Prefetcher:
             self._cursor = self._cursor.wanting(late=True)
         return self._cursor.question(
             moment, has_room=self.window.has_room, behind=self.window.behind, is_reconciling=is_reconciling
-        )
-
-    def _call(self, question: DueQuestion, again: list[str]) -> Call[DueReply]:
-        return self._schedules.due(
-            after_ms=question.after_ms,
-            after_id=question.after_id,
-            until_ms=question.until_ms,
-            limit=question.limit,
-            asked=question.asked,
-            late_ms=question.late_ms,
-            late=question.late,
-            overdue_ms=question.now_ms - OVERDUE_MS,
-            ids=again,
         )
 
     def _know(self, term: Term, seen: Sequence[Seen]) -> Steps[None]:

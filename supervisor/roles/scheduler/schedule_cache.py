@@ -56,15 +56,7 @@ class CompiledSchedule:
         self.checks = checks_of_definition(definition)
         self.wait = _wait(definition)
         self.keep_ms = definition.retain_completed_ms if is_dynamic else None
-        self.policy = policy_text(
-            overlap=definition.overlap,
-            max_running=definition.max_running,
-            buffer_limit=definition.buffer_limit,
-            cancel_grace_ms=definition.cancel_grace_ms,
-            max_runs=definition.max_runs,
-            wait=self.wait,
-            keep_ms=self.keep_ms,
-        )
+        self.policy = policy_text(definition, self.wait, self.keep_ms)
         template = definition.template
         self.job = sys.intern(template.job)
         self.is_at_most_once = template.at_most_once

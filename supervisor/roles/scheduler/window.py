@@ -15,9 +15,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple
 
 from supervisor.roles.scheduler.fire_items import DecisionTime, DueSchedule
+from supervisor.store.schedules.fire import DuePage
 from supervisor.store.wire.fire import DueReply
 
 WINDOW_MAX = 100_000
@@ -26,6 +26,7 @@ PAGE = 250
 FIRST_PAGE = 50  # of a term: what is due at its start is fired before the rest is read
 FORGOTTEN_MS = 500  # what was due so long ago and still is in the plan is not in the window
 NEVER_MS = 1 << 62
+OVERDUE_MS = 60_000
 
 
 class Window:
@@ -92,18 +93,12 @@ def _first(names: Iterable[str], count: int) -> list[str]:
     return [name for _, name in zip(range(count), names, strict=False)]
 
 
-class DueQuestion(NamedTuple):
-    """Page of the plan to read. Limits of 0 leave a kind of schedules out."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueQuestion(DuePage):
+    """Page of the plan to read at ``now_ms``."""
 
     now_ms: int
-    late_ms: int
-    after_ms: int
-    after_id: str
-    until_ms: int
-    limit: int
-    asked: int
-    late: int
-    is_reconciling: bool
+    is_reconciling: bool  # it is of schedules which the window should have held
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +136,7 @@ class DueCursor:
         return self if self.covered[0] >= late_ms else replace(self, covered=(late_ms, ""), is_late_left=True)
 
     def question(self, moment: DecisionTime, *, has_room: bool, behind: int, is_reconciling: bool) -> DueQuestion:
-        """Return the next page; with ``is_reconciling`` that of schedules which the window should have held."""
+        """Return the next page."""
         late_ms = moment.now_ms - moment.grace_ms
         (after_ms, after_id), until_ms = self.covered, moment.now_ms + AHEAD_MS
         if is_reconciling:
@@ -155,6 +150,7 @@ class DueCursor:
             limit=self.page if has_room else 0,
             asked=self.page if self.is_asked else 0,
             late=self.page if self.is_late_left and not behind else 0,
+            overdue_ms=moment.now_ms - OVERDUE_MS,
             is_reconciling=is_reconciling,
         )
 

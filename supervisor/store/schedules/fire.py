@@ -11,6 +11,7 @@ Does not guarantee
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from supervisor.core.model import FIRE_BATCH_MAX
@@ -60,6 +61,20 @@ class Seeded(NamedTuple):
     is_over: bool  # a leader has declared schedules since the loss; nothing was written
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DuePage:
+    """Page of the plan to read. Limits of 0 leave a kind of schedules out."""
+
+    after_ms: int  # due later than this, or at it and behind ``after_id``: where the page before ended
+    until_ms: int  # due at this or earlier
+    late_ms: int  # due at this or earlier counts as late
+    after_id: str = ""  # the last id of the page before; empty: there was none
+    limit: int = READ_MAX  # at most so many that are on time
+    asked: int = 0  # at most so many that were asked for
+    late: int = 0  # at most so many late ones, oldest first
+    overdue_ms: int = 0  # how many are due earlier than this is counted
+
+
 class Schedules(CallBuilder):
     """Builds the calls."""
 
@@ -86,38 +101,14 @@ class Schedules(CallBuilder):
         }  # fmt: skip
         return self._call("fire", args, parse_fired)
 
-    def due(
-        self,
-        *,
-        after_ms: int,
-        until_ms: int,
-        late_ms: int,
-        after_id: str = "",
-        limit: int = READ_MAX,
-        asked: int = 0,
-        late: int = 0,
-        overdue_ms: int = 0,
-        ids: Sequence[str] = (),
-    ) -> Call[DueReply]:
+    def due(self, page: DuePage, ids: Sequence[str] = ()) -> Call[DueReply]:
         """Read which schedules to look at: those on time first, then those that somebody asked for, then late ones.
 
-        Args:
-            after_ms: due later than this, or at it and behind ``after_id``: where the page before ended.
-            until_ms: due at this or earlier.
-            late_ms: due at this or earlier counts as late.
-            after_id: empty, or the last id of the page before.
-            limit: at most so many that are on time.
-            asked: at most so many that were asked for.
-            late: at most so many late ones, oldest first.
-            overdue_ms: how many are due earlier than this is counted.
-            ids: read these too, whenever they are due.
+        ``ids`` are read too, whenever they are due.
         """
-        assert limit + asked + late + len(ids) <= 4 * READ_MAX
-        args = {
-            "after_ms": after_ms, "after_id": after_id, "until_ms": until_ms, "limit": limit, "asked": asked,
-            "late_ms": late_ms, "late": late, "overdue_ms": overdue_ms, "ids": ids,
-        }  # fmt: skip
-        return self._call("schedule_due", args, parse_due)
+        assert page.limit + page.asked + page.late + len(ids) <= 4 * READ_MAX
+        args = {name: getattr(page, name) for name in DuePage.__slots__}
+        return self._call("schedule_due", args | {"ids": ids}, parse_due)
 
     def definitions(self, ids: Sequence[str]) -> Call[list[tuple[int, bytes] | None]]:
         """Read revision and JSON of each of ``ids``; None where there is no such schedule."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
+from sys import intern
 from typing import Any, NamedTuple
 
+from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.checks import FireRefusal
 from supervisor.store.schedules.state import Counters, counters_of
 from supervisor.store.scripts import Argument
@@ -167,32 +168,19 @@ class PlanItem(NamedTuple):
         yield from (self.wait, self.set_pause, self.completed, self.invalid)
 
 
-@lru_cache(maxsize=1024)
-def policy_text(
-    *,
-    overlap: str,
-    max_running: int,
-    buffer_limit: int | None,
-    cancel_grace_ms: int,
-    max_runs: int | None,
-    wait: str,
-    keep_ms: int | None,
-) -> str:
-    """Return a policy as ``fire`` takes it: schedules with equal ones share one text.
+def policy_text(definition: ScheduleDef, wait: str = "", keep_ms: int | None = None) -> str:
+    """Return the policy of ``definition`` as ``fire`` takes it: schedules with equal ones share one text.
 
     Args:
-        overlap: skip, allow, buffer_one, buffer_all, cancel_other or terminate_other.
-        max_running: from how many unfinished runs on it acts.
-        buffer_limit: how many may wait; None: 1 for buffer_one, else 1000.
-        cancel_grace_ms: how long a run that is asked to stop may take.
-        max_runs: after so many runs it is completed.
+        definition: has the policies for overlap and for completion.
         wait: the effects of the end of a run; empty: none.
         keep_ms: how long it is kept when it is completed; None: for ever.
     """
-    limit = (1 if overlap == "buffer_one" else 1000) if buffer_limit is None else buffer_limit
-    runs = "-" if max_runs is None else str(max_runs)
-    keep = "-" if keep_ms is None else str(keep_ms)
-    return f"{overlap} {max_running} {limit} {cancel_grace_ms} {runs} {wait or '-'} {keep}"
+    limit, runs = definition.buffer_limit, definition.max_runs
+    if limit is None:
+        limit = 1 if definition.overlap == "buffer_one" else 1000
+    unfinished = f"{definition.overlap} {definition.max_running} {limit} {definition.cancel_grace_ms}"
+    return intern(f"{unfinished} {'-' if runs is None else runs} {wait or '-'} {'-' if keep_ms is None else keep_ms}")
 
 
 def parse_fired(reply: Any) -> FireReply:

@@ -9,7 +9,7 @@ from supervisor.cli.schedule.times import coming_rows
 from supervisor.core.model import ScheduleDef, Template
 from supervisor.roles.web.api.reads import _schedule
 from supervisor.store.schedules.definitions import Change
-from supervisor.store.schedules.fire import Schedules
+from supervisor.store.schedules.fire import DuePage, Schedules
 from tests.integration.scheduling.cluster_operator import EVERY_10S, definition_of
 
 
@@ -33,7 +33,7 @@ def test_a_schedule_that_cannot_fire_says_so_until_it_is_mended_or_gone(desk: An
 
     def counted() -> int:
         schedules = Schedules(here.cluster._world.server.keys)
-        return int(here.run(schedules.due(after_ms=0, until_ms=0, late_ms=0, limit=0)).invalid)
+        return int(here.run(schedules.due(DuePage(after_ms=0, until_ms=0, late_ms=0, limit=0))).invalid)
 
     store(bad)
     status, *times = shown()

@@ -8,7 +8,7 @@ import pytest
 
 from supervisor.core.model import Outcome, When
 from supervisor.core.schedules.jitter import fire_at_ms
-from supervisor.store.schedules.fire import FireCode
+from supervisor.store.schedules.fire import DuePage, FireCode
 from tests.integration.roles.scheduler.planned import EPOCH_MS, Planned, every, planned
 
 
@@ -33,7 +33,7 @@ def test_several_missed_due_times_follow_the_policy(missed: str, fired: list[flo
         counted = plan.state().counters
         assert counted.fired + counted.missed == 5
         assert (
-            plan.run(plan.schedules.due(after_ms=0, until_ms=1, late_ms=0, ids=["s"])).seen[0].score
+            plan.run(plan.schedules.due(DuePage(after_ms=0, until_ms=1, late_ms=0), ids=["s"])).seen[0].score
             == EPOCH_MS + 60_000
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from supervisor.core.model import Outcome
+from supervisor.store.schedules.fire import DuePage
 from supervisor.store.schedules.state import ScheduleState
 from supervisor.store.wire.fire import FireCode, What
 from tests.kit.builders import StoreCalls, schedule
@@ -73,5 +74,5 @@ def test_a_backlog_of_runs_that_may_overlap_is_neither_checked_nor_kept_whole(wo
     world.fetch(S)
     world.ack(S, item.run.run_id, schedule="s")
     assert world.run(world.schedules.state("s")).counters.after_ms > 0
-    call = world.schedules.due(after_ms=0, until_ms=0, late_ms=0, limit=0, ids=["s"])
+    call = world.schedules.due(DuePage(after_ms=0, until_ms=0, late_ms=0, limit=0), ids=["s"])
     assert world.run(call).seen[0].live == 0

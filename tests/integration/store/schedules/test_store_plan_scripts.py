@@ -7,7 +7,7 @@ import pytest
 from supervisor.core.errors import FencedError
 from supervisor.store.election.leases import LeaseView
 from supervisor.store.schedules.definitions import Definitions
-from supervisor.store.schedules.fire import Seed
+from supervisor.store.schedules.fire import DuePage, Seed
 from supervisor.store.schedules.state import Counters, ScheduleState
 from supervisor.store.wire.fire import FireCode, PlanCode, PlanItem, Seen, What
 from tests.kit.builders import StoreCalls, schedule
@@ -26,7 +26,7 @@ def term(world: StoreCalls) -> LeaseView:
 
 
 def see(world: StoreCalls, *ids: str) -> list[Seen]:
-    call = world.schedules.due(after_ms=0, until_ms=0, late_ms=0, limit=0, ids=ids)
+    call = world.schedules.due(DuePage(after_ms=0, until_ms=0, late_ms=0, limit=0), ids=ids)
     return list(world.run(call).seen)
 
 
@@ -41,7 +41,9 @@ def score(world: StoreCalls, name: str) -> float | None:
 def test_what_is_on_time_comes_first_then_requests_then_late_ones(world: StoreCalls, term: LeaseView) -> None:
     """Late ones oldest first; what is due later tells when to look again."""
     world.raw.zadd(world.keys.schedule_next, {"a": 0, "b": 500, "c": 5000, "old": 400, "far": 90_000})
-    reply = world.run(world.schedules.due(after_ms=1000, until_ms=6000, late_ms=1000, asked=9, late=9, overdue_ms=450))
+    reply = world.run(
+        world.schedules.due(DuePage(after_ms=1000, until_ms=6000, late_ms=1000, asked=9, late=9, overdue_ms=450))
+    )
 
     assert [seen.schedule for seen in reply.seen] == ["c", "a", "old", "b"]
     assert (reply.next_ms, reply.overdue, reply.defined, reply.planned) == (90_000, 1, 3, 5)
@@ -75,7 +77,9 @@ def test_pages_of_one_instant_neither_repeat_nor_leave_out(world: StoreCalls, te
     found: list[str] = []
     after = ("6999", "")
     while True:
-        call = world.schedules.due(after_ms=int(after[0]), after_id=after[1], until_ms=7000, late_ms=0, limit=10)
+        call = world.schedules.due(
+            DuePage(after_ms=int(after[0]), after_id=after[1], until_ms=7000, late_ms=0, limit=10)
+        )
         reply = world.run(call)
         found += [seen.schedule for seen in reply.seen]
         if not reply.is_full:
@@ -90,7 +94,7 @@ def test_pages_of_one_instant_neither_repeat_nor_leave_out(world: StoreCalls, te
 def test_a_page_goes_on_although_its_last_schedule_has_moved(world: StoreCalls, term: LeaseView) -> None:
     """It was fired meanwhile; the others at its time are read again rather than left out."""
     world.raw.zadd(world.keys.schedule_next, {"x": 7000, "y": 7000, "z": 9000})
-    reply = world.run(world.schedules.due(after_ms=7000, after_id="gone", until_ms=9000, late_ms=0))
+    reply = world.run(world.schedules.due(DuePage(after_ms=7000, after_id="gone", until_ms=9000, late_ms=0)))
 
     assert {seen.schedule for seen in reply.seen} >= {"x", "y", "z"}
     assert term.nonce

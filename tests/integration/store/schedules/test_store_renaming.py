@@ -7,6 +7,7 @@ import pytest
 from supervisor.core.model import Outcome, Release
 from supervisor.store.election.leases import LeaseView
 from supervisor.store.schedules.control import Control
+from supervisor.store.schedules.fire import DuePage
 from supervisor.store.schedules.reads import Inspection, Views
 from supervisor.store.wire.fire import FireCode
 from tests.kit.builders import StoreCalls, schedule
@@ -41,7 +42,7 @@ def running(world: StoreCalls) -> str:
 
 
 def live(world: StoreCalls, name: str) -> int:
-    call = world.schedules.due(after_ms=0, until_ms=0, late_ms=0, limit=0, ids=[name])
+    call = world.schedules.due(DuePage(after_ms=0, until_ms=0, late_ms=0, limit=0), ids=[name])
     return int(world.run(call).seen[0].live)
 
 
