@@ -21,7 +21,7 @@ from functools import lru_cache
 from itertools import islice, pairwise
 from typing import Any
 
-from supervisor.core.network.url_credentials import find_userinfo
+from supervisor.core.network.url_credentials import MARK, find_userinfo
 
 MASK = "***"
 ITEMS_MAX = 100
@@ -145,7 +145,8 @@ def _secrets(text: str, hidden: tuple[str, ...], *, is_cut: bool) -> Iterator[tu
         while at >= 0:
             yield at, at + len(value)
             at = text.find(value, at + len(value))
-    yield from find_userinfo(text, is_cut=is_cut)
+    if MARK in text:
+        yield from find_userinfo(text, is_cut=is_cut)
     for shape in _SHAPES:
         for found in shape.finditer(text):
             yield found.span("value")

@@ -15,12 +15,11 @@ from typing import Any, Protocol
 from supervisor.clock import Clock
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.jobs.registry import Registry
-from supervisor.core.units import MILLISECOND_NS
+from supervisor.core.units import MILLISECOND_NS, NEVER_NS
 from supervisor.roles.agent.sessions.local_workers import LocalWorkers
 from supervisor.roles.agent.sessions.reaper import Reaper
 from supervisor.roles.agent.sessions.tasks import (
     FORGET_PERIOD_NS,
-    NEVER_NS,
     DyingSessions,
     ForeignSessions,
     JobPublisher,

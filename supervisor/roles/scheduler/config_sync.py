@@ -34,7 +34,7 @@ from supervisor.core.election.lease import Term
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.anchor import ANCHORS, settled
-from supervisor.core.units import MILLISECOND_NS
+from supervisor.core.units import MILLISECOND_NS, NEVER_NS
 from supervisor.roles.effects import Reporter, Steps
 from supervisor.roles.scheduler.fenced_client import ask_once
 from supervisor.settings.schedules.complete import schedules_digest
@@ -122,11 +122,16 @@ class ConfigSync:
         self._is_idle = not definitions and not allow_empty
         self._digest = "" if self._is_idle else schedules_digest(definitions)
         self._round = _SyncRound(nonce="")
-        self._free_ns = 0
+        self.wake_ns = 0
+        """When ``work`` has something to do: now, once Redis may answer again, or never in this term."""
+
         self._refused: tuple[str, ...] = ()  # the clashes that were told
         self._put_off: tuple[str, ...] = ()  # the refusals that were told
-        self._again_ns: int | None = None  # when the whole is asked for again; None: it is in place
         self._older_nonce = ""  # the term in which it was told that a newer set rules
+
+    def begin(self) -> None:
+        """Start a term."""
+        self.wake_ns = NEVER_NS if self._is_idle else 0
 
     def is_asked(self, term: Term) -> bool:
         """Return whether Redis was asked under ``term`` if this set is in place."""
@@ -141,15 +146,8 @@ class ConfigSync:
 
     def is_done(self, term: Term) -> bool:
         """Return whether nothing is left to do under ``term``, for now."""
-        if self._is_idle:
-            return True
-        is_waiting = self._again_ns is None or self._clock.elapsed_ns() < self._again_ns
-        return self._round.nonce == term.nonce and self._round.phase is SyncPhase.DONE and is_waiting
-
-    @property
-    def wake_ns(self) -> int:
-        """Time from which ``work`` may ask again after Redis did not answer."""
-        return self._free_ns
+        is_compared = self._round.nonce == term.nonce and self._round.phase is SyncPhase.DONE
+        return self._is_idle or (is_compared and self._clock.elapsed_ns() < self.wake_ns)
 
     def work(self, term: Term) -> Steps[bool]:
         """Ask Redis one question; True when there is more to do at once.
@@ -158,8 +156,8 @@ class ConfigSync:
             FencedError: ``term`` is not the current one.
         """
         if self._round.nonce != term.nonce:
-            self._round, self._free_ns = _SyncRound(nonce=term.nonce), 0
-        if self.is_done(term) or self._clock.elapsed_ns() < self._free_ns:
+            self._round, self.wake_ns = _SyncRound(nonce=term.nonce), 0
+        if self.is_done(term) or self._clock.elapsed_ns() < self.wake_ns:
             return False
         if self._round.phase is SyncPhase.DONE:  # it was refused, or older than another one, some time ago
             self._round = _SyncRound(nonce=term.nonce)
@@ -168,7 +166,7 @@ class ConfigSync:
         except (StoreUnavailableError, StoreRefusedError) as error:
             # What was asked may have had its effect; every question can be asked again.
             self._report("declaring_unanswered", error=str(error))
-            self._free_ns = self._clock.elapsed_ns() + RETRY_NS
+            self.wake_ns = self._clock.elapsed_ns() + RETRY_NS
             return False
         return not self.is_done(term)
 
@@ -183,7 +181,7 @@ class ConfigSync:
         else:
             is_applied = begin.code is BeginCode.APPLIED
             now.phase, self._refused, self._put_off = SyncPhase.DONE, (), ()
-            self._again_ns = None if is_applied else self._clock.elapsed_ns() + OLDER_NS
+            self.wake_ns = NEVER_NS if is_applied else self._clock.elapsed_ns() + OLDER_NS
             if is_applied or self._older_nonce != term.nonce:
                 self._tell(applied=is_applied)
             self._older_nonce = "" if is_applied else term.nonce
@@ -282,7 +280,7 @@ class ConfigSync:
                 self._report("schedules_put_off", schedules=names, count=len(put_off), reason=now.reason)
             self._tell(applied=is_applied)
         self._refused, self._put_off, self._older_nonce = clashes, put_off, ""
-        self._again_ns = None if is_applied else self._clock.elapsed_ns() + REFUSED_NS
+        self.wake_ns = NEVER_NS if is_applied else self._clock.elapsed_ns() + REFUSED_NS
         self._round = _SyncRound(nonce=now.nonce, phase=SyncPhase.DONE)  # let go of what was compared
 
     def _tell(self, *, applied: bool) -> None:

@@ -149,6 +149,7 @@ class Scheduler:
         self._firing.begin()
         self._rezoning.begin()
         self._is_served = False  # whether what is due at its start was looked at
+        self._declaring.begin()
         self._auditor.begin()
         self._lateness.begin()
         try:
@@ -173,7 +174,7 @@ class Scheduler:
     def _work(self, term: Term) -> Steps[bool]:
         """Do the most urgent thing there is; False when there is none."""
         self._notice_loss()
-        if not self._declaring.is_asked(term):
+        if self._clock.elapsed_ns() >= self._declaring.wake_ns and not self._declaring.is_asked(term):
             yield from self._bring_in(term)
             return True
         moment = self._moment()
@@ -212,7 +213,7 @@ class Scheduler:
         if not self._is_served:
             self._is_served = True
             self._report("term_served", epoch=term.epoch)
-        return not self._declaring.is_done(term) and (yield from self._bring_in(term))
+        return self._clock.elapsed_ns() >= self._declaring.wake_ns and (yield from self._bring_in(term))
 
     def _bring_in(self, term: Term) -> Steps[bool]:
         """Ask one question about this replica's configuration; False while Redis does not answer."""
@@ -238,7 +239,7 @@ class Scheduler:
         """Return when to look again. Timers may fire early and the wall clock may step, so look often."""
         now_ns, now_ms = self._clock.elapsed_ns(), self._clock.wall_ms()
         wake_ns = min(now_ns + self.slice_ns, self._prefetcher.reconcile_at_ns, self._auditor.wake_ns)
-        wake_ns = min(wake_ns, self._lateness.wake_ns)
+        wake_ns = min(wake_ns, self._lateness.wake_ns, self._declaring.wake_ns)
         due_ms = self._prefetcher.window.next_ms()
         if due_ms is not None:
             wake_ns = min(wake_ns, now_ns + (due_ms - now_ms) * MILLISECOND_NS)
@@ -247,8 +248,6 @@ class Scheduler:
             wake_ns = min(wake_ns, self._firing.held_until_ns)
         if self._prefetcher.window.behind:
             wake_ns = min(wake_ns, self._late_at_ns)
-        if not self._declaring.is_done(self._client.board.term()):
-            wake_ns = min(wake_ns, self._declaring.wake_ns)
         if self._backfills is not None:
             wake_ns = min(wake_ns, self._backfills.wake_ns)
         return max(wake_ns, now_ns)

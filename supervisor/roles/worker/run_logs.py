@@ -51,7 +51,7 @@ class OutputKeeping:
             runner: sends what attempts write while they go on; None: nothing is sent.
         """
         self._is_all = policy == "all"
-        self._is_on = policy != "none"
+        self.is_on = policy != "none"
         self._worker = worker
         self._clock = clock
         self._runner = runner
@@ -60,10 +60,6 @@ class OutputKeeping:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._mute_until_ns = 0
-
-    def speaker(self, execution: Execution) -> tuple[OutputKeeping, Execution] | None:
-        """Return what marks code as that of an attempt whose output is kept; None where none is."""
-        return (self, execution) if self._is_on else None
 
     def of(self, execution: Execution) -> RunOutput:
         """Return the output of an attempt that goes on; it is made here with its first text."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -23,7 +23,11 @@ from supervisor.core.model import Outcome
 from supervisor.core.units import SECOND_NS
 from supervisor.store.queues.runs import FetchedRun
 from supervisor.telemetry import events, metrics
-from supervisor.telemetry.run_context import Attempt, Keeper, enter_run, run_fields
+from supervisor.telemetry.run_context import enter_run, run_fields
+
+if TYPE_CHECKING:
+    from supervisor.roles.worker.attempt.executor import Execution
+    from supervisor.roles.worker.run_logs import OutputKeeping
 
 LINES_MAX = 50
 FAILURES_MAX = 200
@@ -33,22 +37,14 @@ _FAILURES = {Outcome.RETRY: ("run_failed", "warning"), Outcome.DEAD: ("run_dead"
 log = structlog.get_logger("tenure.worker")
 
 
-def log_as(job: str, fetched: FetchedRun, speaker: tuple[Keeper, Attempt] | None) -> None:
-    """Note that the code of this task, from now on, belongs to ``fetched``: its lines in the log name the run.
-
-    ``speaker``: as of ``enter_run``.
-    """
-    envelope = fetched.envelope
-    enter_run(
-        run_fields(
-            run=envelope.id,
-            job=job,
-            schedule=envelope.schedule,
-            attempt=fetched.attempt,
-            traceparent=envelope.traceparent,
-        ),
-        speaker,
-    )
+def log_as(execution: Execution, outputs: OutputKeeping) -> None:
+    """Note that the code of this task, from now on, belongs to ``execution``: its lines in the log name the run."""
+    envelope, attempt = execution.fetched.envelope, execution.fetched.attempt
+    fields = run_fields(
+        run=envelope.id, job=execution.spec.name, schedule=envelope.schedule, attempt=attempt,
+        traceparent=envelope.traceparent,
+    )  # fmt: skip
+    enter_run(fields, (outputs, execution) if outputs.is_on else None)
 
 
 class _Seconds:

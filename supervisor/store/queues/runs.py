@@ -26,7 +26,6 @@ from supervisor.store.queues.pages import (
     parse_unserved,
 )
 from supervisor.store.queues.reads import QueueReads
-from supervisor.store.queues.sessions import check_session
 from supervisor.store.scripts import Argument, Call
 from supervisor.store.wire.codec import chunks, number, text
 from supervisor.store.wire.envelope import pack
@@ -174,7 +173,6 @@ class Queues(QueueReads):
             queue, most = (entry, want) if isinstance(entry, str) else entry
             assert most >= 0
             items += [check_name("queue", queue), most]
-        check_session(session)
         for ack in acks:
             items += acknowledgement(session, ack)
         for child in (child for ack in acks for child in ack.children):

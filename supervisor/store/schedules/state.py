@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass, field
 
 from supervisor.core.schedules import checks
+from supervisor.store.wire.fire import NO_COUNTERS, Counters, counters_of
 
 _STRETCH = re.compile(r"([A-Z][a-z]*)(\d+) (\d+) (\d+) (-?\d+) (\d+)")
 ENQUEUED = {"F", "U", "I"}
@@ -34,27 +35,6 @@ REASONS = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Counters:
-    """The numbers in the first line, in their order there."""
-
-    fired: int = 0  # scheduled runs that were enqueued: what max_runs counts
-    skipped: int = 0
-    missed: int = 0
-    buffered: int = 0
-    dropped: int = 0
-    replaced: int = 0
-    failed: int = 0  # runs in a row
-    waiting: int = 0  # nominal times in the buffer
-    force_ms: int = 0  # until when a run that was asked to stop may take; 0: none was
-    after_ms: int = 0  # when the end of the last run makes one due; 0: it does not
-    completed_ms: int = 0  # since when; 0: it is not completed
-    initial: int = 0  # 1: the run that it begins with was enqueued
-
-
-_NONE = Counters()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
     """Like decisions about nominal times that followed one another."""
 
@@ -71,7 +51,7 @@ class Stretch:
 class ScheduleState:
     """Counters and stretches, newest first."""
 
-    counters: Counters = _NONE
+    counters: Counters = NO_COUNTERS
     stretches: tuple[Stretch, ...] = field(default=())
 
     @classmethod
@@ -87,14 +67,6 @@ class ScheduleState:
         return any(
             stretch.code in ENQUEUED and stretch.from_ms <= nominal_ms <= stretch.to_ms for stretch in self.stretches
         )
-
-
-def counters_of(head: bytes | str) -> Counters:
-    """Return the counters in the first line of a state."""
-    words = head.split()
-    if len(words) != len(Counters.__slots__) or not all(word.isdigit() for word in words):
-        return _NONE
-    return Counters(**dict(zip(Counters.__slots__, map(int, words), strict=True)))
 
 
 def _stretch(match: re.Match[str]) -> Stretch:

@@ -13,13 +13,41 @@ from typing import Any, NamedTuple
 
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.checks import FireRefusal
-from supervisor.store.schedules.state import Counters, counters_of
 from supervisor.store.scripts import Argument
 from supervisor.store.wire.codec import number, optional_number, text
 from supervisor.store.wire.envelope import Packed
 
 NOTHING = Packed("", "", b"")
 """Stands for the run of an item that enqueues none."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counters:
+    """The numbers in the first line of a stored state, in their order there."""
+
+    fired: int = 0  # scheduled runs that were enqueued: what max_runs counts
+    skipped: int = 0
+    missed: int = 0
+    buffered: int = 0
+    dropped: int = 0
+    replaced: int = 0
+    failed: int = 0  # runs in a row
+    waiting: int = 0  # nominal times in the buffer
+    force_ms: int = 0  # until when a run that was asked to stop may take; 0: none was
+    after_ms: int = 0  # when the end of the last run makes one due; 0: it does not
+    completed_ms: int = 0  # since when; 0: it is not completed
+    initial: int = 0  # 1: the run that it begins with was enqueued
+
+
+NO_COUNTERS = Counters()
+
+
+def counters_of(head: bytes | str) -> Counters:
+    """Return the counters in the first line of a state."""
+    words = head.split()
+    if len(words) != len(Counters.__slots__) or not all(word.isdigit() for word in words):
+        return NO_COUNTERS
+    return Counters(**dict(zip(Counters.__slots__, map(int, words), strict=True)))
 
 
 class FireCode(StrEnum):

@@ -9,7 +9,7 @@ from typing import Any
 from supervisor.clock import Clock
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.supervision.crash_blame import Death
-from supervisor.core.units import MILLISECOND_NS
+from supervisor.core.units import MILLISECOND_NS, NEVER_NS
 from supervisor.roles.agent.sessions.local_workers import LocalWorkers
 from supervisor.roles.agent.sessions.reaper import Reaper
 from supervisor.roles.effects import Reporter
@@ -19,7 +19,6 @@ from supervisor.store.scripts import Call
 Run = Callable[[Call[Any]], Any]
 """Sends one call and returns its reply."""
 
-NEVER_NS = 1 << 62
 WATCH_PERIOD_NS_MAX = 900 * MILLISECOND_NS  # while there are foreign sessions: a beat is seen so late at most
 WATCH_PERIOD_NS_MIN = 50 * MILLISECOND_NS
 FORGET_PERIOD_NS = 600_000 * MILLISECOND_NS

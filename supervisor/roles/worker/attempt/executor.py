@@ -163,6 +163,8 @@ class Executor:
         except ArgumentsError as error:
             return self._refusals.arguments(fetched, error)
         profile = template.profile
+        if not profile and self._calling.plain.get(template.job) is spec:
+            return Execution(fetched, key, spec, arguments, spec.function, None)
         try:
             is_plain = self._calling.is_plain(spec, profile)
         except UnknownProfileError as error:

@@ -80,6 +80,8 @@ class JobInvoker:
         self._clock = clock or SystemClock()
         self._pipeline = pipeline
         self._plans: dict[str | tuple[str, str], _Plan] = {}
+        self.plain: dict[str, JobSpec] = {}
+        """Jobs that are known to be called as they are, without a profile."""
         self.resources = Resources(self._clock, on_ill)
         self.progress = Progress(self._clock, producer)
         is_async = kind is Kind.ASYNC
@@ -119,10 +121,6 @@ class JobInvoker:
             hooks = HookChain(self._pipeline, plan.hooks, context, self._clock, may_have_left=may_have_left)
         return partial(self._drive, self._attempt, plan, context, hooks)
 
-    def ping_resources(self) -> None:
-        """Ask the resources of plain jobs how they are, if it is time. For a moment when no job runs."""
-        self.resources.ping_if_due()
-
     def close(self, within_s: float) -> None:
         """Close resources of jobs of a sync pool, the last first; returns after about ``within_s`` at the latest."""
         until_ns = self._clock.elapsed_ns() + round(within_s * SECOND_NS)
@@ -157,6 +155,8 @@ class JobInvoker:
             is_bare = not (spec.resources or middlewares or is_planner(spec.function))
             is_plain = is_bare and hooks is None and spec.context_parameter is None
             plan = self._plans[key] = _Plan(spec, middlewares, is_plain, is_bare, hooks)
+            if is_plain and not profile:
+                self.plain[spec.base.job] = spec
         return plan
 
     def _attempt(self, plan: _Plan, context: Context, hooks: HookChain | None, arguments: Arguments, /) -> Calls:

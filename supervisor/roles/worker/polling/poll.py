@@ -24,6 +24,7 @@ from supervisor.core.supervision.scoreboard import SlotState
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.child import Seat
 from supervisor.store.queues.runs import CHILDREN_BYTES_MAX, CHILDREN_MAX, Ack, Queues, TurnReply
+from supervisor.store.queues.sessions import check_session
 from supervisor.store.scripts import Call
 
 ACKS_MAX = 200
@@ -46,7 +47,7 @@ class PollSession:
         self, queues: Queues, *, session: str, kind: Kind, queue_names: Sequence[str], history: int, dead_cap: int
     ) -> None:
         self._queues = queues
-        self._session = session
+        self._session = check_session(session)
         self._kind = kind
         self._queue_names = tuple(queue_names)
         self._history = history

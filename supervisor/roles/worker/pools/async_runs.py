@@ -22,7 +22,7 @@ from typing import Any
 
 from supervisor.core.supervision.inflight import RunKey
 from supervisor.core.supervision.scoreboard import UnwantedReason
-from supervisor.core.units import SECOND_NS
+from supervisor.core.units import NEVER_NS, SECOND_NS
 from supervisor.roles.worker.attempt.context import SoftTimeout
 from supervisor.roles.worker.attempt.executor import Execution
 from supervisor.roles.worker.process.heartbeat import Original
@@ -30,7 +30,6 @@ from supervisor.roles.worker.run_reporting import log_as
 from supervisor.roles.worker.runtime import WorkerRuntime
 from supervisor.store.queues.runs import Ack, FetchedRun
 
-_NEVER_NS = 1 << 63
 _EARLY_S = 0.001  # loop timers may fire early
 
 
@@ -59,7 +58,7 @@ class AsyncRuns:
         self._has_suspect = False  # the one run that there is is a suspect
         self._is_closed = False  # nothing is started any more
         self._is_cut_off = False  # what still runs is being cancelled
-        self._soft_due_ns = _NEVER_NS
+        self._soft_due_ns = NEVER_NS
         self._soft_timer: asyncio.TimerHandle | None = None
         self._context = copy_context()  # of the pool: nothing that one job sets in its own may reach the next
         self.interrupted: list[FetchedRun] = []
@@ -174,7 +173,7 @@ class AsyncRuns:
         """Call the job, and report how it ended."""
         execution.has_begun = True
         self._original.must_be(execution.spec.name)
-        log_as(execution.spec.name, execution.fetched, self._runtime.outputs.speaker(execution))
+        log_as(execution, self._runtime.outputs)
         try:
             value = await execution.function(**execution.arguments)
         except BaseException as error:  # noqa: BLE001 - whatever a job raises ends its run and nothing else
@@ -234,7 +233,7 @@ class AsyncRuns:
             self._soft_timer.cancel()
             self._soft_timer = None
         self._soft_due_ns = due_ns
-        if due_ns < _NEVER_NS:
+        if due_ns < NEVER_NS:
             left_s = max(0.0, (due_ns - self._clock.elapsed_ns()) / SECOND_NS) + _EARLY_S
             self._soft_timer = asyncio.get_running_loop().call_later(left_s, self._soft_timeouts, context=self._context)
 
@@ -244,4 +243,4 @@ class AsyncRuns:
         for running in waiting:
             if running.soft_ns <= now_ns:
                 self._cancel(running)
-        self._arm_soft(min((running.soft_ns for running in waiting if running.soft_ns > now_ns), default=_NEVER_NS))
+        self._arm_soft(min((running.soft_ns for running in waiting if running.soft_ns > now_ns), default=NEVER_NS))

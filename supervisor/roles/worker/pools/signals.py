@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from supervisor.clock import Clock
 from supervisor.core.supervision.scoreboard import UnwantedReason
-from supervisor.core.units import SECOND_NS
+from supervisor.core.units import NEVER_NS, SECOND_NS
 from supervisor.roles.worker.attempt.context import Interrupted, SoftTimeout
 from supervisor.roles.worker.attempt.driver import drive, enter
 
@@ -38,7 +38,6 @@ AGAIN_S = 0.01
 _signal = import_module("_signal")  # asked for each run: without the search for an enum that fits
 _handler_of, _set_mask = _signal.getsignal, _signal.pthread_sigmask
 _AGAIN_NS = 10_000_000
-_NEVER_NS = 1 << 63
 _WHY = {
     None: "still running at its soft timeout",
     UnwantedReason.REPLACED: "a newer run takes its place",
@@ -106,7 +105,7 @@ class Interrupts:
         self._early: tuple[int, UnwantedReason] | None = None  # a request that came just before its job was called
         self._soft_ns = 0
         self._relief: Relief | None = None
-        self._alarm_ns = _NEVER_NS  # when the timer fires
+        self._alarm_ns = NEVER_NS  # when the timer fires
         self._handlers = {
             signal.SIGALRM.value: self._on_alarm,
             signal.SIGUSR2.value: self._on_soft,
@@ -195,7 +194,7 @@ class Interrupts:
         signal.setitimer(signal.ITIMER_REAL, max(1e-6, (due_ns - self._clock.elapsed_ns()) / SECOND_NS), AGAIN_S)
 
     def _disarm(self) -> None:
-        self._alarm_ns = _NEVER_NS
+        self._alarm_ns = NEVER_NS
         signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _come_again(self) -> None:
@@ -203,7 +202,7 @@ class Interrupts:
         signal.setitimer(signal.ITIMER_REAL, AGAIN_S, AGAIN_S)
 
     def _on_alarm(self, _number: int, frame: FrameType | None) -> None:
-        self._alarm_ns = _NEVER_NS
+        self._alarm_ns = NEVER_NS
         if Demand.SOFT in self._armed:
             now_ns = self._clock.elapsed_ns()
             if self._relief is not None and now_ns >= self._relief.at_ns:

@@ -194,7 +194,8 @@ class SyncPool:
     def _ring(self) -> None:
         """Wait at the bells until one rings, a delayed run comes due, or it is time to beat."""
         self._runtime.flush()
-        self._call(self._runtime.calling.ping_resources)
+        if self._runtime.calling.resources.opened:
+            self._call(self._runtime.calling.resources.ping_if_due)
         left_s = (self._look_at_ns - self._clock.elapsed_ns()) / SECOND_NS
         try:
             self._interrupts.wait(lambda: self._store.ring(self._runtime.bells, max(0.001, left_s)), on=_STOP)
@@ -264,7 +265,7 @@ class SyncPool:
         key = execution.key
         executor.begin(execution)
         self._presence.started(key, execution.hard_ns, execution.started_ns)
-        log_as(execution.spec.name, fetched, self._runtime.outputs.speaker(execution))
+        log_as(execution, self._runtime.outputs)
         relief = Relief(execution.started_ns + PATIENCE_NS, self._relieve) if is_fast else None
         try:
             value = self._interrupts.job(

@@ -63,7 +63,7 @@ class Resources:
     def __init__(self, clock: Clock, on_ill: Callable[[int], None] | None = None) -> None:
         self._clock = clock
         self._on_ill = on_ill or (lambda _count: None)
-        self._opened: dict[type[Resource], Resource] = {}  # in the order in which they were opened
+        self.opened: dict[type[Resource], Resource] = {}  # in the order in which they were opened
         self._opening: dict[type[Resource], asyncio.Task[Resource | BaseException]] = {}
         self._pinging: asyncio.Task[None] | None = None
         self._look_at_ns = 0
@@ -76,7 +76,7 @@ class Resources:
         Raises:
             ResourceError: it cannot be opened.
         """
-        resource = self._opened.get(kind)
+        resource = self.opened.get(kind)
         if resource is None:
             try:
                 resource = kind()
@@ -92,7 +92,7 @@ class Resources:
         Raises:
             ResourceError: it cannot be opened, or not in its time.
         """
-        resource = self._opened.get(kind)
+        resource = self.opened.get(kind)
         if resource is not None:
             return resource
         opening = self._opening.get(kind)
@@ -122,7 +122,7 @@ class Resources:
             del self._opening[kind]
 
     def _has_opened(self, kind: type[Resource], resource: Resource) -> None:
-        self._opened[kind] = resource
+        self.opened[kind] = resource
         self._look_at_ns = self._clock.elapsed_ns() + round(PING_EVERY_S * SECOND_NS)
         log.info("resource_opened", resource=name_of(kind))
 
@@ -130,9 +130,9 @@ class Resources:
 
     def ping_if_due(self) -> None:
         """Ping resources shared by plain jobs, if it is time. For a moment when no job runs."""
-        if not self._opened or self._clock.elapsed_ns() < self._look_at_ns:
+        if self._clock.elapsed_ns() < self._look_at_ns:
             return
-        for kind, resource in self._opened.items():
+        for kind, resource in self.opened.items():
             try:
                 resource.ping()
             except Exception as error:  # noqa: BLE001 - whatever it raises, it says that it does not work
@@ -148,7 +148,7 @@ class Resources:
 
     async def ping_all(self) -> None:
         """Ping resources shared by coroutine jobs, one after the other."""
-        for kind, resource in list(self._opened.items()):
+        for kind, resource in list(self.opened.items()):
             try:
                 async with asyncio.timeout(PING_S):
                     await _awaited(resource.ping())
@@ -177,7 +177,7 @@ class Resources:
         for kind, resource in self._taken():
             left_s = (until_ns - self._clock.elapsed_ns()) / SECOND_NS
             try:
-                with _alarm(left_s / (len(self._opened) + 1)):  # the others are to have a share of it
+                with _alarm(left_s / (len(self.opened) + 1)):  # the others are to have a share of it
                     resource.close()
             except Exception as error:  # noqa: BLE001 - the others are to be closed all the same
                 _failed_to_close(kind, error)
@@ -191,14 +191,14 @@ class Resources:
         for kind, resource in self._taken():
             left_s = max(0.0, until_s - loop.time())
             try:
-                async with asyncio.timeout(left_s / (len(self._opened) + 1)):
+                async with asyncio.timeout(left_s / (len(self.opened) + 1)):
                     await _awaited(resource.close())
             except Exception as error:  # noqa: BLE001 - the others are to be closed all the same
                 _failed_to_close(kind, error)
 
     def _taken(self) -> Iterator[tuple[type[Resource], Resource]]:
-        while self._opened:
-            yield self._opened.popitem()
+        while self.opened:
+            yield self.opened.popitem()
 
 
 def _task(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
