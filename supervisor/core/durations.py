@@ -16,6 +16,8 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from supervisor.core.errors import OptionError, shown
+
 Duration = float | str | timedelta
 """A duration in Python code: seconds, a text such as ``5m``, or a timedelta."""
 
@@ -33,6 +35,9 @@ DURATION_PATTERN = (  # as JSON Schema has it
     r"^(0|([0-9]+(\.[0-9]+)?(ms|s|m|h|d|w))+"
     r"|P(?=[0-9T])([0-9.]+W)?([0-9.]+D)?(T(?=[0-9])([0-9.]+H)?([0-9.]+M)?([0-9.]+S)?)?)$"
 )
+SECONDS_MAX = 4e9
+"""More than a hundred years: what runs carry."""
+
 _MS_MAX = 2**53  # beyond it a float no longer holds every whole number
 DELAY_S_MAX = 366 * 86_400.0
 _WORDS = re.compile(r"([0-9]{1,9})(weeks?|days?|hours?|hrs?|minutes?|mins?|seconds?|secs?)")
@@ -47,15 +52,15 @@ def parse_duration(value: Any) -> float:
             refused, because half of the readers would take it for milliseconds.
     """
     if isinstance(value, int | float) and not isinstance(value, bool) and value:
-        raise ValueError(f"{value!r} has no unit: write {value}s if seconds are meant")
+        raise ValueError(f"{shown(value)} has no unit: write {shown(value)}s if seconds are meant")
     if value == "0" or (value == 0 and value is not False):
         return 0.0
     parts = _parts(value) if isinstance(value, str) else []
     if not parts:
-        raise ValueError(f"{value!r} is not a duration: {_hint(value)}")
+        raise ValueError(f"{shown(value)} is not a duration: {_hint(value)}")
     milliseconds = sum(Decimal(number) * _UNITS_MS.get(unit, _WEEK_MS) for number, unit in parts)
     if milliseconds != int(milliseconds) or milliseconds > _MS_MAX:
-        raise ValueError(f"{value!r} is not a whole number of milliseconds below 2**53: {_EXAMPLES}")
+        raise ValueError(f"{shown(value)} is not a whole number of milliseconds below 2**53: {_EXAMPLES}")
     return int(milliseconds) / 1000
 
 
@@ -72,18 +77,19 @@ def seconds_of(option: str, value: Duration) -> float:
     """Return the seconds of a duration in Python code.
 
     Raises:
-        ValueError: it is none.
+        OptionError: it is none, or longer than a hundred years.
     """
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ValueError(  # noqa: TRY004 - a value
-            f"{option} must be seconds, a duration such as '5m' or a timedelta, got {value!r}"
-        )
+    if isinstance(value, bool) or not isinstance(value, int | float | str | timedelta):
+        raise OptionError(f"{option} must be seconds, a duration such as '5m' or a timedelta, got {shown(value)}")
     try:
-        return parse_duration(value) if isinstance(value, str) else float(value)
+        seconds = parse_duration(value) if isinstance(value, str) else value
     except ValueError as error:
-        raise ValueError(f"{option}: {error}") from None
+        raise OptionError(f"{option}: {error}") from None
+    if isinstance(seconds, timedelta):
+        seconds = seconds.total_seconds()
+    if not abs(seconds) <= SECONDS_MAX:  # nor NaN, of which nothing is true
+        raise OptionError(f"{option} must be at most {SECONDS_MAX:.0f} seconds, got {shown(value)}")
+    return float(seconds)
 
 
 def delay_to_ms(delay: Duration | None, at: datetime | None = None, *, now_ms: int = 0) -> int:
@@ -95,7 +101,7 @@ def delay_to_ms(delay: Duration | None, at: datetime | None = None, *, now_ms: i
         now_ms: the time, counted from 1970.
 
     Raises:
-        ValueError: both are given, the moment has no time zone, or either is beyond 366 days.
+        OptionError: both are given, the moment has no time zone, or either is beyond 366 days.
     """
     if at is not None:
         return _until(at, delay, now_ms)
@@ -103,23 +109,23 @@ def delay_to_ms(delay: Duration | None, at: datetime | None = None, *, now_ms: i
         return 0
     seconds = seconds_of("delay", delay)
     if not 0 <= seconds <= DELAY_S_MAX:
-        raise ValueError(f"delay must be 0 seconds to 366 days, got {delay!r}")
+        raise OptionError(f"delay must be 0 seconds to 366 days, got {shown(delay)}")
     return round(seconds * 1000)
 
 
 def _until(at: datetime, delay: Duration | None, now_ms: int) -> int:
     if not isinstance(at, datetime):
-        raise ValueError(f"at must be a datetime with a time zone, got {at!r}")  # noqa: TRY004 - a value
+        raise OptionError(f"at must be a datetime with a time zone, got {shown(at)}")
     if delay is not None:
-        raise ValueError(f"delay {delay!r} and at {at.isoformat()} exclude each other; give one")
+        raise OptionError(f"delay {shown(delay)} and at {at.isoformat()} exclude each other; give one")
     if at.utcoffset() is None:
-        raise ValueError(
+        raise OptionError(
             f"at={at.isoformat()} has no time zone, so it is another moment on each machine; "
             f"write datetime(…, tzinfo=UTC) or .astimezone()"
         )
     wait_ms = max(0, math.ceil((at - EPOCH) / timedelta(milliseconds=1)) - now_ms)
     if wait_ms > DELAY_S_MAX * 1000:
-        raise ValueError(f"at must be at most 366 days from now, got {at.isoformat()}")
+        raise OptionError(f"at must be at most 366 days from now, got {at.isoformat()}")
     return wait_ms
 
 

@@ -6,10 +6,14 @@
 from __future__ import annotations
 
 import re
+import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 _WORD_BEGIN = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+SHOWN_CHARS_MAX = 120
+"""How much an error shows of a value."""
 
 EXIT_OK = 0
 EXIT_FAILED = 1  # forced stop or runtime failure
@@ -73,6 +77,25 @@ class ConfigError(TenureError):
         assert problems
         self.problems = tuple(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class OptionError(TenureError, ValueError):
+    """An argument of a call or a decorator of Tenure that nothing can be done with; names it, its value, the remedy."""
+
+    http_status = 400
+
+
+_BRIEF = reprlib.Repr()
+_BRIEF.maxlevel, _BRIEF.maxstring, _BRIEF.maxother, _BRIEF.maxlong = 2, SHOWN_CHARS_MAX, SHOWN_CHARS_MAX, 40
+
+
+def shown(value: object) -> str:
+    """Return ``value`` as an error shows it: cut short, whatever it is, and however deep or large."""
+    try:
+        text = _BRIEF.repr(value)
+    except Exception as error:  # noqa: BLE001 - any code may stand in __repr__, and a number may have too many digits
+        text = f"<{type(value).__name__} that cannot be shown: {type(error).__name__}>"
+    return text if len(text) <= SHOWN_CHARS_MAX else f"{text[:SHOWN_CHARS_MAX]}…"
 
 
 class CannotBindError(TenureError):

@@ -9,7 +9,7 @@ import msgspec
 
 from supervisor.core.durations import DELAY_S_MAX as AGAIN_S_MAX
 from supervisor.core.durations import seconds_of
-from supervisor.core.errors import TenureError
+from supervisor.core.errors import OptionError, TenureError, shown
 
 if TYPE_CHECKING:
     Span = float | str | timedelta
@@ -39,13 +39,13 @@ class Again(Exception):  # noqa: N818 - no error: raise Again("5m")
         reason: for the log.
 
     Raises:
-        ValueError: the delay is none.
+        OptionError: the delay is none.
     """
 
     def __init__(self, delay: Span, reason: str = "") -> None:
         self.delay_s = seconds_of("Again: delay", delay)
         if not 0 <= self.delay_s <= AGAIN_S_MAX:
-            raise ValueError(f"Again: delay must be 0 seconds to 366 days, got {delay!r}")
+            raise OptionError(f"Again: delay must be 0 seconds to 366 days, got {shown(delay)}")
         super().__init__(reason or f"again after {self.delay_s:g} s")
 
 
@@ -59,7 +59,7 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``base`` and ``cap`` take what ``base_s`` and ``cap_s`` are in seconds as texts or ``timedelta`` too.
 
     Raises:
-        ValueError: a value is outside its range, or no exception class.
+        OptionError: a value is outside its range, of another type, or no exception class.
     """
 
     attempts: int = 3
@@ -90,14 +90,17 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 msgspec.structs.force_setattr(self, f"{name}_s", seconds_of(f"Retry.{name}", value))
                 msgspec.structs.force_setattr(self, name, None)
         for name in ("on", "give_up_on"):
-            if value := getattr(self, name):
+            value = getattr(self, name)
+            if not isinstance(value, tuple) or value:
                 msgspec.structs.force_setattr(self, name, _classes(f"Retry.{name}", value))
-        if not 1 <= self.attempts <= ATTEMPTS_MAX:
-            raise ValueError(f"Retry.attempts must be 1 to {ATTEMPTS_MAX}, got {self.attempts}")
-        if not 0 <= self.base_s <= DELAY_S_MAX:
-            raise ValueError(f"Retry.base_s must be 0 to {DELAY_S_MAX:.0f} seconds, got {self.base_s}")
-        if not self.base_s <= self.cap_s <= DELAY_S_MAX:
-            raise ValueError(f"Retry.cap_s must be base_s ({self.base_s}) to {DELAY_S_MAX:.0f}, got {self.cap_s}")
+        if type(self.attempts) is not int or not 1 <= self.attempts <= ATTEMPTS_MAX:
+            raise OptionError(f"Retry.attempts must be 1 to {ATTEMPTS_MAX}, got {shown(self.attempts)}")
+        if not _is_number(self.base_s) or not 0 <= self.base_s <= DELAY_S_MAX:
+            raise OptionError(f"Retry.base_s must be 0 to {DELAY_S_MAX:.0f} seconds, got {shown(self.base_s)}")
+        if not _is_number(self.cap_s) or not self.base_s <= self.cap_s <= DELAY_S_MAX:
+            raise OptionError(
+                f"Retry.cap_s must be base_s ({self.base_s}) to {DELAY_S_MAX:.0f} seconds, got {shown(self.cap_s)}"
+            )
 
     @property
     def on_wire(self) -> Retry:
@@ -123,9 +126,13 @@ class Retry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return ceiling * uniform
 
 
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 def _classes(what: str, value: Any) -> tuple[type[BaseException], ...]:
     found = tuple(value) if isinstance(value, tuple | list | set | frozenset) else (value,)
     for item in found:
         if not (isinstance(item, type) and issubclass(item, BaseException)):
-            raise ValueError(f"{what} takes exception classes, such as (TimeoutError, OSError), got {item!r}")  # noqa: TRY004
+            raise OptionError(f"{what} takes exception classes, such as (TimeoutError, OSError), got {shown(item)}")
     return found

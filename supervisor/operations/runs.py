@@ -16,8 +16,9 @@ from typing import Any, TypeVar
 import msgspec
 
 from supervisor.core.errors import EXIT_USAGE, TenureError
+from supervisor.core.names import check_name
 from supervisor.operations import Operation, pages, slices
-from supervisor.store.keys import Keys, check_name
+from supervisor.store.keys import Keys
 from supervisor.store.producer.run_status import RunPhase as RunPhase  # noqa: PLC0414 - of answers
 from supervisor.store.producer.run_status import result_of as result_of  # noqa: PLC0414 - of answers
 from supervisor.store.producer.run_status import status_of as status_of  # noqa: PLC0414 - of answers

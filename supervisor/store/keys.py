@@ -8,35 +8,18 @@ their one declared key and derive the rest from it; that is safe because the slo
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 
 from supervisor.core.model import Kind
+from supervisor.core.names import check_name
 from supervisor.store.key_table import PIECES, spell
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 CLUSTERS = "tenure:clusters"
 """Hash of a database: name of a cluster to the moment, in ms, of its newest replica's start. At most 1,000."""
 
 KIND_LETTER = {Kind.ASYNC: "a", Kind.SYNC: "s"}
 LETTER_KIND = {letter: kind for kind, letter in KIND_LETTER.items()}
-
-
-def check_name(what: str, name: str) -> str:
-    """Return ``name`` if it may be part of a key.
-
-    Raises:
-        ValueError: it holds braces, a colon or a space, or is empty or too long.
-    """
-    if not _NAME.fullmatch(name):
-        raise ValueError(f"{what} {name!r} must be 1 to 64 characters of A-Z a-z 0-9 . _ - and start with none of ._-")
-    return name
-
-
-def valid_names(names: Iterable[str]) -> list[str]:
-    """Return those of ``names`` that may be part of a key, sorted: others were written by somebody else."""
-    return sorted(name for name in names if _NAME.fullmatch(name))
 
 
 class QueueKeys:

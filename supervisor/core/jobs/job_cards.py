@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from supervisor.core.errors import ArgumentsError
+from supervisor.core.errors import ArgumentsError, shown
 from supervisor.core.model import Template
 
 
@@ -41,9 +41,10 @@ class JobCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         Raises:
             ArgumentsError: a name is unknown or missing.
         """
-        unknown = sorted(set(args) - {*self.required, *self.optional}, key=str)
+        known = {*self.required, *self.optional}
+        unknown = sorted(shown(name) for name in args if name not in known)
         missing = sorted(set(self.required) - set(args))
         if unknown or missing:
-            wrong = [f"takes no argument {item!r}" for item in unknown] + [f"needs {item!r}" for item in missing]
+            wrong = [f"takes no argument {item}" for item in unknown] + [f"needs {item!r}" for item in missing]
             raise ArgumentsError(f"job {self.template.job} {', '.join(wrong)}; its signature is {self.signature}")
         return args

@@ -15,7 +15,7 @@ from uuid import UUID
 import msgspec
 from msgspec import inspect
 
-from supervisor.core.errors import ArgumentsError
+from supervisor.core.errors import ArgumentsError, shown
 from supervisor.core.jobs.job_cards import JobCard, instantiated
 from supervisor.core.jobs.profile_policies import Given
 from supervisor.core.jobs.resource import Resource
@@ -90,10 +90,8 @@ class JobSpec:
         """
         known = self.arguments.__struct_fields__
         if not args.keys() <= set(known):
-            unknown = sorted(set(args) - set(known), key=str)
-            raise ArgumentsError(
-                f"job {self.name} takes no argument {', '.join(map(repr, unknown))}; it takes {self.signature}"
-            )
+            unknown = sorted(shown(name) for name in args if name not in known)
+            raise ArgumentsError(f"job {self.name} takes no argument {', '.join(unknown)}; it takes {self.signature}")
         try:
             given = args if type(args) is dict else dict(args)
             return msgspec.convert(given, self.arguments, strict=False, dec_hook=read_model)

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from supervisor.core.durations import Duration, seconds_of
+from supervisor.core.errors import OptionError, shown
 from supervisor.core.model import PRIORITIES
+from supervisor.core.names import check_name
 from supervisor.core.retry import Retry
 
 PATTERN_MAX = 128
@@ -20,7 +22,7 @@ RATE_COUNT_MAX = 1_000_000
 CRASHES_MAX = 1000
 TIMEOUT_S = 300.0
 SPAN_MS_MAX = 366 * 86_400_000
-_PATTERN = re.compile(r"(?:[^{}]|\{[A-Za-z_][A-Za-z0-9_]*\})*")
+_PATTERN = re.compile(r"(?:[^{}\ud800-\udfff]|\{[A-Za-z_][A-Za-z0-9_]*\})*")
 _PLACEHOLDER = re.compile(r"\{(\w+)\}", re.ASCII)
 _RATE = re.compile(r"([0-9]{1,7})/([0-9.]*)(ms|s|m|h|d)", re.ASCII)
 
@@ -46,25 +48,20 @@ class Options:
         """Return the fields of ``Template`` that these are.
 
         Raises:
-            ValueError: one is malformed or outside its range.
+            OptionError: one is malformed or outside its range.
         """
         return {
-            "queue": self.queue,
-            "priority": self._priority(),
+            "queue": check_name("queue", self.queue),
+            "priority": PRIORITIES["normal" if self.priority is None else checked_priority(self.priority)],
             "max_crashes": self._max_crashes(),
             **self._times(),
             **self._delivery(),
             **self._limits(),
         }
 
-    def _priority(self) -> int:
-        if self.priority is not None and self.priority not in PRIORITIES:
-            raise ValueError(f"priority must be one of {', '.join(PRIORITIES)}, got {self.priority!r}")
-        return PRIORITIES[self.priority or "normal"]
-
     def _max_crashes(self) -> int:
-        if not 1 <= self.max_crashes <= CRASHES_MAX:
-            raise ValueError(f"max_crashes must be 1 to {CRASHES_MAX}, got {self.max_crashes}")
+        if type(self.max_crashes) is not int or not 1 <= self.max_crashes <= CRASHES_MAX:
+            raise OptionError(f"max_crashes must be 1 to {CRASHES_MAX}, got {shown(self.max_crashes)}")
         return self.max_crashes
 
     def _times(self) -> dict[str, float | None]:
@@ -73,15 +70,15 @@ class Options:
         ttl_s = seconds_of("result_ttl", self.result_ttl)
         start_s = None if self.start_deadline is None else seconds_of("start_deadline", self.start_deadline)
         if not timeout_s > 0:
-            raise ValueError(f"timeout must be above 0 seconds, got {self.timeout}")
+            raise OptionError(f"timeout must be above 0 seconds, got {shown(self.timeout)}")
         if soft_s is not None and not 0 < soft_s <= timeout_s:
-            raise ValueError(
-                f"soft_timeout must be above 0 and at most timeout ({timeout_s:g} s), got {self.soft_timeout}"
+            raise OptionError(
+                f"soft_timeout must be above 0 and at most timeout ({timeout_s:g} s), got {shown(self.soft_timeout)}"
             )
         if not ttl_s >= 0:
-            raise ValueError(f"result_ttl must be 0 seconds or more, got {self.result_ttl}")
+            raise OptionError(f"result_ttl must be 0 seconds or more, got {shown(self.result_ttl)}")
         if start_s is not None and not 0.001 <= start_s <= SPAN_MS_MAX / 1000:
-            raise ValueError(f"start_deadline must be 1 ms to 366 days, got {self.start_deadline}")
+            raise OptionError(f"start_deadline must be 1 ms to 366 days, got {shown(self.start_deadline)}")
         return {
             "timeout_s": timeout_s,
             "soft_timeout_s": soft_s,
@@ -90,11 +87,13 @@ class Options:
         }
 
     def _delivery(self) -> dict[str, Any]:
-        if self.delivery not in {"at_least_once", "at_most_once"}:
-            raise ValueError(f"delivery must be at_least_once or at_most_once, got {self.delivery!r}")
+        if not isinstance(self.delivery, str) or self.delivery not in {"at_least_once", "at_most_once"}:
+            raise OptionError(f"delivery must be at_least_once or at_most_once, got {shown(self.delivery)}")
+        if self.retry is not None and not isinstance(self.retry, Retry):
+            raise OptionError(f"retry must be a Retry, such as Retry(attempts=5), got {shown(self.retry)}")
         at_most_once = self.delivery == "at_most_once"
         if at_most_once and self.retry is not None and self.retry.attempts > 1:
-            raise ValueError("delivery at_most_once cannot be combined with retries; drop retry or set attempts=1")
+            raise OptionError("delivery at_most_once cannot be combined with retries; drop retry or set attempts=1")
         return {"at_most_once": at_most_once, "retry": (self.retry or Retry(attempts=1 if at_most_once else 3)).on_wire}
 
     def _limits(self) -> dict[str, Any]:
@@ -102,24 +101,35 @@ class Options:
         if self.unique is not False:
             fields["unique"] = "*" if self.unique is True else _pattern("unique", self.unique)
             if not fields["unique"]:
-                raise ValueError("unique must not be empty: True for all arguments, or a pattern such as '{customer}'")
+                raise OptionError("unique must not be empty: True for all arguments, or a pattern such as '{customer}'")
         if self.concurrency is not None:
             given = self.concurrency if isinstance(self.concurrency, tuple) else ("", self.concurrency)
-            pattern, most, policy = (*given, "queue", "queue")[:3]
-            if len(given) > 3 or policy not in {"queue", "replace"}:
-                raise ValueError(
+            if not 2 <= len(given) <= 3 or (len(given) == 3 and given[2] not in ("queue", "replace")):
+                raise OptionError(
                     f"concurrency must be a number, (key, number) or (key, number, 'replace'), "
-                    f"got {self.concurrency!r}; a newer run that is left out, instead of waiting, is unique="
+                    f"got {shown(self.concurrency)}; a newer run that is left out, instead of waiting, is unique="
                 )
-            if isinstance(most, bool) or not isinstance(most, int) or not 1 <= most <= CONCURRENCY_MAX:
-                raise ValueError(f"concurrency must be 1 to {CONCURRENCY_MAX} runs, got {most!r}")
+            pattern, most = given[:2]
+            if type(most) is not int or not 1 <= most <= CONCURRENCY_MAX:
+                raise OptionError(f"concurrency must be 1 to {CONCURRENCY_MAX} runs, got {shown(most)}")
             fields |= {"concurrency": _pattern("concurrency", pattern), "concurrency_max": most}
-            fields |= {"concurrency_replaces": policy == "replace"}
+            fields |= {"concurrency_replaces": given[2:] == ("replace",)}
         if self.rate is not None:
-            pattern, text = self.rate if isinstance(self.rate, tuple) else ("", self.rate)
+            pattern, text = self.rate if isinstance(self.rate, tuple) and len(self.rate) == 2 else ("", self.rate)
             count, per_ms = _rate(text)
             fields |= {"rate": _pattern("rate", pattern), "rate_count": count, "rate_per_ms": per_ms}
         return fields
+
+
+def checked_priority(priority: Any) -> str:
+    """Return the name of a priority.
+
+    Raises:
+        OptionError: it is none.
+    """
+    if not isinstance(priority, str) or priority not in PRIORITIES:
+        raise OptionError(f"priority must be one of {', '.join(PRIORITIES)}, got {shown(priority)}")
+    return priority
 
 
 def placeholders(fields: dict[str, Any]) -> dict[str, str]:
@@ -130,8 +140,9 @@ def placeholders(fields: dict[str, Any]) -> dict[str, str]:
 
 def _pattern(option: str, pattern: Any) -> str:
     if not isinstance(pattern, str) or len(pattern) > PATTERN_MAX or not _PATTERN.fullmatch(pattern):
-        raise ValueError(
-            f"{option} must be at most {PATTERN_MAX} characters of text and {{parameter}} placeholders, got {pattern!r}"
+        raise OptionError(
+            f"{option} must be at most {PATTERN_MAX} characters of text and {{parameter}} placeholders, "
+            f"got {shown(pattern)}"
         )
     return pattern
 
@@ -140,8 +151,8 @@ def _rate(text: Any) -> tuple[int, int]:
     """Return how many runs may start in how many milliseconds: ``100/m``, ``10/s``, ``5/2h``."""
     parts = _RATE.fullmatch(text) if isinstance(text, str) else None
     if parts is None:
-        raise ValueError(f"rate must be runs/duration such as '100/m', '10/s' or '5/2h', got {text!r}")
+        raise OptionError(f"rate must be runs/duration such as '100/m', '10/s' or '5/2h', got {shown(text)}")
     count, per_ms = int(parts[1]), round(1000 * seconds_of("rate", f"{parts[2] or 1}{parts[3]}"))
     if not 1 <= count <= RATE_COUNT_MAX or not 1 <= per_ms <= SPAN_MS_MAX:
-        raise ValueError(f"rate must be 1 to {RATE_COUNT_MAX} runs in 1 ms to 366 days, got {text!r}")
+        raise OptionError(f"rate must be 1 to {RATE_COUNT_MAX} runs in 1 ms to 366 days, got {shown(text)}")
     return count, per_ms

@@ -15,13 +15,14 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from supervisor.core.durations import Duration
-from supervisor.core.errors import TenureError, UnknownJobError
+from supervisor.core.errors import OptionError, TenureError, UnknownJobError, shown
 from supervisor.core.jobs.job_function import add_attributes
 from supervisor.core.jobs.job_spec import JobSpec
 from supervisor.core.jobs.options import Options, placeholders
 from supervisor.core.jobs.profile_policies import Policies, given_of, profile_field, under
 from supervisor.core.jobs.signatures import Signature, kind_of, signature_of
 from supervisor.core.model import Kind, Template
+from supervisor.core.names import check_name
 from supervisor.core.retry import Retry
 
 __all__ = ["DuplicateJobError", "JobSpec", "Registry", "job", "registry"]
@@ -81,7 +82,7 @@ class Registry:
             return self._jobs[name]
         except KeyError:
             raise UnknownJobError(
-                f"no job is called {name!r}; list the module that defines it under jobs: in the configuration"
+                f"no job is called {shown(name)}; list the module that defines it under jobs: in the configuration"
             ) from None
 
     def find(self, function: Callable[..., Any]) -> JobSpec:
@@ -93,7 +94,7 @@ class Registry:
         try:
             return self._by_function[function]
         except (KeyError, TypeError):
-            raise UnknownJobError(f"{function!r} is not a job; decorate it with @job") from None
+            raise UnknownJobError(f"{shown(function)} is not a job; decorate it with @job") from None
 
     def __contains__(self, name: object) -> bool:
         return name in self._jobs
@@ -154,7 +155,7 @@ def job(
         profile: the bundle of policies and hooks, from ``profiles:`` of the configuration, that it goes by.
 
     Raises:
-        ValueError: an option is outside its range, or a key names no parameter of the function.
+        OptionError: an option is outside its range or of another type, or a key names no parameter of the function.
     """
     options = Options(
         queue=queue,
@@ -170,7 +171,7 @@ def job(
         concurrency=concurrency,
         rate=rate,
     )
-    return _declaration(name, options, profile_field(profile), tuple(without))
+    return _declaration(name, options, profile_field(check_name("profile", profile)), _classes(without))
 
 
 def _declaration(name: Any, options: Options, profile: str, without: tuple[type, ...]) -> Callable[[F], F]:
@@ -193,9 +194,9 @@ def _register(
 
 
 def _spec(name: str | None, function: Callable[..., Any], fields: dict[str, Any], without: tuple[type, ...]) -> JobSpec:
-    job_name = name or f"{function.__module__}.{function.__name__}"
-    if not _NAME.match(job_name):
-        raise ValueError(f"job name {job_name!r} must be 1 to 128 of letters, digits and _ . : -")
+    job_name = f"{function.__module__}.{function.__name__}" if name is None else name
+    if not isinstance(job_name, str) or not _NAME.match(job_name):
+        raise OptionError(f"job name {shown(job_name)} must be 1 to 128 of letters, digits and _ . : -")
     signature = Signature.of(job_name, function)
     return JobSpec(
         base=Template(
@@ -209,14 +210,15 @@ def _spec(name: str | None, function: Callable[..., Any], fields: dict[str, Any]
         arguments=signature.arguments,
         context_parameter=signature.context_parameter,
         resources=signature.resources,
-        without=_checked_without(job_name, without),
+        without=without,
         signature=signature_of(function, signature.injected),
         has_models=signature.has_models,
     )
 
 
-def _checked_without(job_name: str, without: tuple[type, ...]) -> tuple[type, ...]:
-    for item in without:
+def _classes(without: Any) -> tuple[type, ...]:
+    found = tuple(without) if isinstance(without, Iterable) else (without,)
+    for item in found:
         if not (isinstance(item, type) and getattr(item, "__tenure_middleware__", False)):
-            raise ValueError(f"job {job_name}: without= takes classes of middleware, got {item!r}")
-    return without
+            raise OptionError(f"without= takes classes of middleware, got {shown(item)}")
+    return found

@@ -15,6 +15,7 @@ from typing import Any, Self, get_args, get_type_hints
 
 import msgspec
 
+from supervisor.core.errors import OptionError, shown
 from supervisor.core.jobs.resource import Resource, check_resource
 from supervisor.core.model import Kind
 from supervisor.core.model_types import has_model, model_schema, plain_model, read_model
@@ -25,7 +26,7 @@ _UNSUPPORTED = re.compile(r"type (?:<class ')?([^'> ]+)(?:'>)? is not supported"
 def kind_of(job_name: str, function: Callable[..., Any]) -> Kind:
     """Return which pool runs ``function``; refuse functions that neither could."""
     if not inspect.isfunction(function):
-        raise ValueError(f"job {job_name}: {function!r} is not a function defined with def or async def")
+        raise OptionError(f"job {job_name}: {shown(function)} is not a function defined with def or async def")
     is_coroutine = inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function)
     return Kind.ASYNC if is_coroutine else Kind.SYNC
 
@@ -46,7 +47,7 @@ class Signature:
         """Return the signature of ``function``.
 
         Raises:
-            ValueError: a parameter can be none of them.
+            OptionError: a parameter can be none of them.
         """
         contexts: list[str] = []
         resources: list[tuple[str, type[Resource]]] = []
@@ -54,7 +55,7 @@ class Signature:
         parameters = inspect.signature(function).parameters
         for name, parameter in parameters.items():
             if parameter.kind in {parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY}:
-                raise ValueError(f"job {job_name}: parameter {name!r} must have a name that callers can use")
+                raise OptionError(f"job {job_name}: parameter {name!r} must have a name that callers can use")
             hint = _hint(job_name, function, parameter)
             if getattr(hint, "__tenure_context__", False):
                 contexts.append(name)
@@ -67,7 +68,7 @@ class Signature:
                 is_fixed = hint is Any or has_model(hint)  # msgspec takes no further type beside a model
                 fields.append((name, hint if is_fixed else hint | msgspec.UnsetType, msgspec.UNSET))
         if len(contexts) > 1:
-            raise ValueError(f"job {job_name}: {contexts[0]!r} and {contexts[1]!r} both take the Context")
+            raise OptionError(f"job {job_name}: {contexts[0]!r} and {contexts[1]!r} both take the Context")
         arguments = _arguments(f"job {job_name}{inspect.signature(function)}", fields)
         known = arguments.__struct_fields__
         defaults = {name: parameters[name].default for name in known}
@@ -90,13 +91,13 @@ class Signature:
         A key of a limit is computed where the run is enqueued, so the parameters it names must be there.
 
         Raises:
-            ValueError: one is no argument of the job, or has a default that is no JSON.
+            OptionError: one is no argument of the job, or has a default that is no JSON.
         """
         types = {field.name: field.type for field in msgspec.structs.fields(self.arguments)}
         found = {}
         for name, option in needed.items():
             if name not in types:
-                raise ValueError(
+                raise OptionError(
                     f"job {job_name}: {option} names {{{name}}}, which is no argument of it; "
                     f"its arguments: {', '.join(types) or 'none'}"
                 )
@@ -107,7 +108,7 @@ class Signature:
                 plain = msgspec.json.decode(msgspec.json.encode(self.defaults[name], enc_hook=plain_model))
                 msgspec.convert(plain, types[name], strict=False, dec_hook=read_model)
             except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as error:
-                raise ValueError(
+                raise OptionError(
                     f"job {job_name}: {option} names {{{name}}}, whose default {self.defaults[name]!r} "
                     f"cannot travel with a run: {error}; give it another default, or none"
                 ) from None
@@ -123,8 +124,8 @@ def _arguments(what: str, fields: list[Any]) -> type[msgspec.Struct]:
     except TypeError as error:
         unsupported = _UNSUPPORTED.search(str(error))
         if unsupported is None:
-            raise ValueError(f"{what}: {error}") from None
-        raise ValueError(
+            raise OptionError(f"{what}: {error}") from None
+        raise OptionError(
             f"{what}: no JSON value converts to the type {unsupported[1]}; "
             f"annotate with Any, or with the type that the values have"
         ) from None
@@ -168,7 +169,7 @@ def _hint(job_name: str, function: Callable[..., Any], parameter: inspect.Parame
     except (NameError, AttributeError):
         if hint.strip("'\"").rpartition(".")[2] == "Context":
             return _ContextByName
-        raise ValueError(
+        raise OptionError(
             f"job {job_name}: the type {hint!r} of parameter {parameter.name!r} is not known when the module runs; "
             f"import or define it at module level, outside TYPE_CHECKING"
         ) from None

@@ -12,6 +12,7 @@ from inspect import unwrap
 from typing import Any, TypeVar
 
 from supervisor.core.durations import format_duration
+from supervisor.core.errors import OptionError
 from supervisor.core.json_values import JSON_DEPTH_MAX
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -82,13 +83,11 @@ def schedule(cron: str | None = None, /, *, name: str | None = None, **fields: A
 
     Raises:
         TypeError: there is no field, so it would never be due.
-        ValueError: a field holds itself, or is nested too deeply.
+        OptionError: a field holds itself, or is nested too deeply.
     """
     if callable(cron) or not (cron or fields):
         raise TypeError('@schedule needs to know when: @schedule("0 9 * * *"), @schedule(every="5m")')
-    given = {key: _plain(value) for key, value in fields.items() if value is not None}
-    if cron is not None:
-        given["cron"] = cron
+    given = {key: _plain(key, value) for key, value in {**fields, "cron": cron}.items() if value is not None}
 
     def declare(function: F) -> F:
         schedules.add(DeclaredSchedule(function, name, given))
@@ -97,8 +96,8 @@ def schedule(cron: str | None = None, /, *, name: str | None = None, **fields: A
     return declare
 
 
-def _plain(value: Any, around: tuple[Any, ...] = ()) -> Any:
-    """Return ``value``, which is in each of ``around``, as a configuration would have it."""
+def _plain(field: str, value: Any, around: tuple[Any, ...] = ()) -> Any:
+    """Return ``value`` of a field, which is in each of ``around``, as a configuration would have it."""
     if isinstance(value, timedelta):
         return format_duration(value.total_seconds())
     if isinstance(value, date):  # a datetime is one
@@ -106,10 +105,10 @@ def _plain(value: Any, around: tuple[Any, ...] = ()) -> Any:
     if not isinstance(value, Mapping | list | tuple):
         return value
     if len(around) > JSON_DEPTH_MAX or any(value is each for each in around):
-        raise ValueError(
-            f"@schedule: a value holds itself, or is nested deeper than {JSON_DEPTH_MAX} levels; flatten it"
+        raise OptionError(
+            f"@schedule: a value of {field} holds itself, or is nested deeper than {JSON_DEPTH_MAX} levels; flatten it"
         )
     around = (*around, value)
     if isinstance(value, Mapping):
-        return {key: _plain(each, around) for key, each in value.items()}
-    return [_plain(each, around) for each in value]
+        return {key: _plain(field, each, around) for key, each in value.items()}
+    return [_plain(field, each, around) for each in value]

@@ -26,7 +26,8 @@ from types import TracebackType
 from typing import Protocol, Self, overload
 
 from supervisor.core.durations import Duration, seconds_of
-from supervisor.core.errors import FencedError
+from supervisor.core.errors import FencedError, OptionError, shown
+from supervisor.core.names import check_name
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.roles.agent.election.context import ElectionTiming
 from supervisor.roles.leadership.callbacks import Callbacks
@@ -286,18 +287,25 @@ def leadership(
 
     Raises:
         NoRedisError: no address of Redis is configured.
-        ValueError: an argument is outside its range, or other than ``on_changed`` without a name.
+        OptionError: an argument is outside its range, of another type, or other than ``on_changed`` without a name.
     """
     lease_s, grace_s = seconds_of("lease_duration", lease_duration), seconds_of("grace", grace)
-    if name is None and (on_started or on_stopped or identity):
-        raise ValueError("leadership() without a name observes the replicas' leader; give a name to contend for")
+    if name is not None:
+        check_name("leadership", name)
+    elif any(option is not None for option in (on_started, on_stopped, identity)):
+        raise OptionError("leadership() without a name observes the replicas' leader; give a name to contend for")
+    if not isinstance(candidate, bool):
+        raise OptionError(f"candidate must be True or False, got {shown(candidate)}")
+    for option, callback in (("on_started", on_started), ("on_stopped", on_stopped), ("on_changed", on_changed)):
+        if not (callback is None or callable(callback)):
+            raise OptionError(f"{option} must be a function of one argument, got {shown(callback)}")
     if not LEASE_S_MIN <= lease_s <= LEASE_S_MAX:
-        raise ValueError(f"lease_duration must be 1 second to 5 minutes, got {lease_duration!r}")
+        raise OptionError(f"lease_duration must be 1 second to 5 minutes, got {shown(lease_duration)}")
     if not 0 <= grace_s <= GRACE_S_MAX:
-        raise ValueError(f"grace must be 0 seconds to an hour, got {grace!r}")
+        raise OptionError(f"grace must be 0 seconds to an hour, got {shown(grace)}")
     identity = f"{socket.gethostname()}-{os.getpid()}" if identity is None else identity
-    if not 0 < len(identity) <= IDENTITY_CHARS_MAX or not identity.isprintable():
-        raise ValueError(f"identity must be 1 to {IDENTITY_CHARS_MAX} printable characters, got {identity[:120]!r}")
+    if not isinstance(identity, str) or not 0 < len(identity) <= IDENTITY_CHARS_MAX or not identity.isprintable():
+        raise OptionError(f"identity must be 1 to {IDENTITY_CHARS_MAX} printable characters, got {shown(identity)}")
     return Leadership(
         current(),
         Callbacks(on_started=on_started, on_stopped=on_stopped, on_changed=on_changed),

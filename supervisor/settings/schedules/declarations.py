@@ -8,14 +8,16 @@ Guarantees
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 from supervisor.core.durations import format_duration
-from supervisor.core.errors import ConfigError, Problem, UnknownJobError
+from supervisor.core.errors import ConfigError, Problem, UnknownJobError, shown
 from supervisor.core.jobs.registry import Registry, registry
 from supervisor.core.schedules.declared import DeclaredSchedule, schedules
+from supervisor.settings.base import SCHEDULE_ID
 from supervisor.settings.document import Node, format_path, wrap
 from supervisor.settings.loader import Loaded
 from supervisor.settings.schedules.rules import faults_of_set
@@ -24,6 +26,8 @@ from supervisor.settings.schema import settings_shape
 from supervisor.settings.sections.violation import Violation
 from supervisor.settings.validation import conform, validate
 
+_NUMBER_END = 2**63
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 _SECONDS_MAX = 10**12  # in a duration; a larger number is told as it was written
 
 
@@ -45,8 +49,9 @@ def with_declared(loaded: Loaded, known: Registry = registry) -> Loaded:
             problems.append(Problem(each.origin, "schedules", f"{each.function_name} is no job", remedy))
             continue
         name = job if each.name is None else each.name
-        if not isinstance(name, str):
-            problems.append(Problem(each.origin, "schedules", "has a name= that is no text", "quote it"))
+        if not isinstance(name, str) or not re.fullmatch(SCHEDULE_ID, name):
+            message = f"name={shown(name)} must be 1 to 200 of letters, digits and . _ : / -"
+            problems.append(Problem(each.origin, "schedules", message))
             continue
         if name in loaded.settings.schedules:
             continue
@@ -102,15 +107,22 @@ def _merged(loaded: Loaded, entries: dict[str, Node], names: dict[str, str], pro
 def _foreign(name: str, entry: Node) -> list[Problem]:
     """Return the values of an entry that no configuration could hold."""
     return [
-        Problem(
-            node.origin,
-            format_path(("schedules", name, *path)),
-            f"is an object of type {type(node.value).__name__}, which JSON does not have",
-            "write it as text or numbers",
-        )
+        Problem(node.origin, format_path(("schedules", name, *path)), fault, remedy)
         for path, node in entry.walk()
-        if not (node.value is None or isinstance(node.value, dict | list | str | int | float))
+        for fault, remedy in _misfits(node.value)
     ]
+
+
+def _misfits(value: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(value, int | float):
+        if not abs(value) < _NUMBER_END:
+            yield f"is {shown(value)}, which no configuration holds", "write a number of at most 64 bits, or a text"
+    elif isinstance(value, str | dict):  # of a mapping its keys
+        for text in [value] if isinstance(value, str) else value:
+            if _HALF_CHARACTER.search(text):
+                yield f"has {shown(text)}, in which half a character stands", "write text that UTF-8 can carry"
+    elif not (value is None or isinstance(value, list)):
+        yield f"is an object of type {type(value).__name__}, which JSON does not have", "write it as text or numbers"
 
 
 def _broken(violation: Violation, tree: Node, loaded: Loaded) -> Problem:

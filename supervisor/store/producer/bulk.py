@@ -9,12 +9,12 @@ Guarantees
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 from itertools import islice
 from typing import Any
 
-from supervisor.core.errors import QueueFullError, TenureError
+from supervisor.core.errors import OptionError, QueueFullError, TenureError, shown
 from supervisor.core.run_ids import ENTROPY_BYTES, fresh_run_ids
 from supervisor.store.producer.job_templates import JobTemplate
 from supervisor.store.producer.options import Args, Each
@@ -82,7 +82,7 @@ class BatchStream:
     """Arguments in, batches out. ``pull`` runs the caller's code, ``pack`` only ours."""
 
     job: JobTemplate
-    many: Iterator[Args]
+    many: InitVar[Iterable[Args]]
     _: KW_ONLY
     queues: Queues
     run_id: Callable[[Args], str] | None
@@ -93,7 +93,13 @@ class BatchStream:
     each: Each | None
     traceparent: str = ""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, many: Iterable[Args]) -> None:
+        for option, function in (("run_id", self.run_id), ("each", self.each)):
+            if not (function is None or callable(function)):
+                raise OptionError(f"{option} of many runs must be a function, got {shown(function)}")
+        if not isinstance(many, Iterable):
+            raise OptionError(f"many must be mappings of arguments, one for each run, got {shown(many)}")
+        self._many = iter(many)
         self.queue = self.job.template.queue
         self._pulled: list[Args] = []
         self._next: Batch | None = None
@@ -106,7 +112,7 @@ class BatchStream:
         if self._is_over or self._pulled:
             return
         try:
-            for args in islice(self.many, ENQUEUE_MAX):
+            for args in islice(self._many, ENQUEUE_MAX):
                 self._pulled.append(args)  # one by one: what came before a fault counts
         except Exception as error:  # noqa: BLE001 - raised again when what came before is in
             self.fault, self._is_over = error, True

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from typing import Any
 
 import msgspec
 
-from supervisor.core.errors import ArgumentsError, UnknownJobError
+from supervisor.core.errors import ArgumentsError, UnknownJobError, shown
 from supervisor.core.jobs import registry as jobs
 from supervisor.core.jobs.job_cards import JobCard
+from supervisor.core.jobs.options import checked_priority
 from supervisor.core.jobs.registry import JobSpec
 from supervisor.core.json_values import read_json
 from supervisor.core.model import PRIORITIES, Template
+from supervisor.core.names import check_name
 from supervisor.store.producer.options import Args, JobRef
 from supervisor.store.wire.envelope import ArgumentsTemplate, content_of
 
@@ -92,17 +95,19 @@ class JobTemplates:
 
         Raises:
             UnknownJobError: neither this program nor any replica knows the job.
-            ValueError: there is no such priority, or there can be no such queue.
+            OptionError: there is no such priority, or there can be no such queue.
         """
         source = self._find(job)
-        known = self._known.get((job, queue, priority))
-        if known is not None and known.source is source:
-            return known
-        if priority is not None and priority not in PRIORITIES:
-            raise ValueError(f"priority must be one of {', '.join(PRIORITIES)}, got {priority!r}")
+        with suppress(TypeError):  # a queue or a priority that is no text
+            known = self._known.get((job, queue, priority))
+            if known is not None and known.source is source:
+                return known
+        given: dict[str, Any] = {}
+        if queue is not None:
+            given["queue"] = check_name("queue", queue)
+        if priority is not None:
+            given["priority"] = PRIORITIES[checked_priority(priority)]
         base = source.base if isinstance(source, JobSpec) else source.template
-        route = {"queue": queue, "priority": PRIORITIES[priority] if priority else None}
-        given = {name: value for name, value in route.items() if value is not None}
         template = JobTemplate(source, msgspec.structs.replace(base, **given), source.admit)
         if len(self._known) >= TEMPLATES_MAX:
             self._known.clear()
@@ -117,4 +122,4 @@ class JobTemplates:
         if job in self._cards:
             return self._cards[job]
         known = ", ".join(sorted({*jobs.registry.names(), *self._cards})) or "none"
-        raise UnknownJobError(f"no job is called {job!r}, here or on any replica of the cluster; known: {known}")
+        raise UnknownJobError(f"no job is called {shown(job)}, here or on any replica of the cluster; known: {known}")

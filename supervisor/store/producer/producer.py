@@ -143,7 +143,7 @@ class Producer:
             RunIdTakenError: the ``run_id`` is that of another job's run, or has other arguments.
         """
         self._read_cards(job)
-        template, run = self._packed(job, args or {}, **options)
+        template, run = self._packed(job, {} if args is None else args, **options)
         self._check(run.queue)
         nonce, is_chosen = self._entropy(16).hex(), options.get("run_id") is not None
         runs = run if is_chosen else run[:4]
@@ -154,7 +154,7 @@ class Producer:
         """Do the same without blocking the event loop; concurrent calls of its tasks share a script call."""
         if self._templates.needs_cards(job, self._clock.elapsed_ns()):
             await self._read_cards_async()
-        template, run = self._packed(job, args or {}, **options)
+        template, run = self._packed(job, {} if args is None else args, **options)
         await self._check_async(run.queue)
         return self._count(template, await self._batcher().put(run, is_chosen=options.get("run_id") is not None))
 
@@ -198,7 +198,7 @@ class Producer:
         template = self._templates.of(job, queue=queue, priority=priority)
         return BatchStream(
             template,
-            iter(many),
+            many,
             queues=self._queues,
             run_id=run_id,
             delay_ms=delay_to_ms(delay, at, now_ms=self._clock.wall_ms()),

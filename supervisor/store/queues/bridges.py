@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from supervisor.core.model import PAYLOAD_BYTES_MAX, Envelope, Template
-from supervisor.store.keys import check_name
+from supervisor.core.names import check_name
 from supervisor.store.scripts import Call, CallBuilder
 from supervisor.store.wire.envelope import pack
 

@@ -19,7 +19,8 @@ from typing import Any
 from uuid import uuid4
 
 from supervisor.core.model import PRIORITIES
-from supervisor.store.keys import Keys, check_name
+from supervisor.core.names import check_name
+from supervisor.store.keys import Keys
 from supervisor.store.queues.runs import HISTORY
 from supervisor.store.scripts import Call, CallBuilder
 from supervisor.store.wire.codec import chunks, number, text

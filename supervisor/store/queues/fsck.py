@@ -19,7 +19,8 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
-from supervisor.store.keys import Keys, check_name
+from supervisor.core.names import check_name
+from supervisor.store.keys import Keys
 from supervisor.store.queues.reads import PARTS
 from supervisor.store.queues.runs import DEAD_CAP
 from supervisor.store.scripts import Call, CallBuilder

@@ -7,7 +7,8 @@ from enum import IntEnum
 from typing import Any, Generic, TypeAlias, TypeVar
 
 from supervisor.core.model import Kind
-from supervisor.store.keys import LETTER_KIND, valid_names
+from supervisor.core.names import valid_names
+from supervisor.store.keys import LETTER_KIND
 from supervisor.store.wire.codec import chunks, number, text, texts
 
 T = TypeVar("T")

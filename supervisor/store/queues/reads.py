@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from supervisor.core.model import Envelope, Kind
-from supervisor.store.keys import check_name, valid_names
+from supervisor.core.names import check_name, valid_names
 from supervisor.store.queues.ends import RunEnd, parse_end
 from supervisor.store.queues.pages import Page
 from supervisor.store.scripts import Call, CallBuilder

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from supervisor.core.model import Envelope, Kind, Release
-from supervisor.store.keys import KIND_LETTER, check_name
+from supervisor.core.names import check_name
+from supervisor.store.keys import KIND_LETTER
 from supervisor.store.queues.pages import (
     Page,
     Served,

@@ -17,11 +17,12 @@ from typing import Any, cast
 
 import msgspec
 
-from supervisor.core.errors import ArgumentsError, PayloadTooLargeError
+from supervisor.core.errors import ArgumentsError, OptionError, PayloadTooLargeError, shown
 from supervisor.core.jobs.limits import limits_of
 from supervisor.core.json_values import check_arguments, json_reader
 from supervisor.core.model import PAYLOAD_BYTES_MAX, Envelope, Template
-from supervisor.store.keys import KIND_LETTER, LETTER_KIND, check_name
+from supervisor.core.names import check_name
+from supervisor.store.keys import KIND_LETTER, LETTER_KIND
 from supervisor.store.wire.codec import text
 
 _AROUND_ARGUMENTS = 3  # levels of an envelope around the value of an argument: itself, its template, the arguments
@@ -55,15 +56,15 @@ def content_of(job: str, args: Mapping[str, Any]) -> str:
     return hashlib.blake2b(_encode_sorted((job, args)), digest_size=8).hexdigest()
 
 
-def check_run_id(run_id: str) -> str:
+def check_run_id(run_id: Any) -> str:
     """Return ``run_id`` if scripts can carry it.
 
     Raises:
-        ValueError: it is empty, longer than 255, or holds a space, a comma, a bar or a control character.
+        OptionError: it is no text, is empty, longer than 255, or holds a space, a comma, a bar or a control character.
     """
-    if not _ID.fullmatch(run_id):
-        raise ValueError(
-            f"run id {run_id[:80]!r} must be 1 to 255 printable ASCII characters without space, comma and |"
+    if not isinstance(run_id, str) or not _ID.fullmatch(run_id):
+        raise OptionError(
+            f"run id {shown(run_id)} must be 1 to 255 printable ASCII characters without space, comma and |"
         )
     return run_id
 

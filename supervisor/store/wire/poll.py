@@ -15,7 +15,8 @@ import msgspec
 
 from supervisor.core.errors import PayloadTooLargeError
 from supervisor.core.model import PAYLOAD_BYTES_MAX, Envelope, Kind, Outcome
-from supervisor.store.keys import KIND_LETTER, check_name
+from supervisor.core.names import check_name
+from supervisor.store.keys import KIND_LETTER
 from supervisor.store.scripts import Argument
 from supervisor.store.wire.codec import number, optional_number, text, texts
 from supervisor.store.wire.envelope import Packed, unpack

@@ -13,6 +13,7 @@ from supervisor.core.errors import TenureError
     [
         (errors.TenureError, "tenure", 500, False, 1),
         (errors.ConfigError, "config", 500, False, 78),
+        (errors.OptionError, "option", 400, False, 1),
         (errors.CannotBindError, "cannot_bind", 500, False, 69),
         (errors.CannotCreateError, "cannot_create", 500, False, 73),
         (errors.UnknownJobError, "unknown_job", 404, False, 1),

@@ -147,10 +147,10 @@ def test_the_configuration_that_is_shown_names_file_and_line(project: Project) -
         ('@schedule(every="1h", args={"x": {1}})\n@job("j")\ndef f(x: int) -> None: ...\n', ["j.args.x", "type set"]),
         ('@schedule(every="1h", overlap="never")\n@job("j")\ndef f() -> None: ...\n', ["schedules.j.overlap", "skip"]),
         ('@schedule(every=float("nan"))\n@job("j")\ndef f() -> None: ...\n', ["schedules.j.every"]),
-        ('@schedule(every=10**400)\n@job("j")\ndef f() -> None: ...\n', ["schedules.j.every", "is not a duration"]),
+        ('@schedule(every=10**400)\n@job("j")\ndef f() -> None: ...\n', ["schedules.j.every", "at most 64 bits"]),
         (
             '@schedule(every="1h", name=["a"])\n@job("j")\ndef f() -> None: ...\n',
-            ["tdeclared.py:3", "name=", "quote it"],
+            ["tdeclared.py:3", "name=", "must be 1 to 200"],
         ),
         ('@schedule(every="1h", name="a b")\n@job("j")\ndef f() -> None: ...\n', ["a b", "must be 1 to 200"]),
         (

@@ -8,8 +8,9 @@ import pytest
 from lupa import lua51  # type: ignore[import-untyped]
 
 from supervisor.core.model import Kind
+from supervisor.core.names import check_name
 from supervisor.store.client.preflight import SCRIPT_COMMANDS, acl_rules
-from supervisor.store.keys import Keys, check_name
+from supervisor.store.keys import Keys
 from supervisor.store.queues.sessions import check_session
 from supervisor.store.scripts import _read, _sections, _with_theirs, script, script_names
 
