@@ -175,6 +175,12 @@ class Keys(LeaseKeys):
     """String, expires. JSON of how a run ended whose end somebody waited for."""
     rung: Callable[[str], str]
     """List, expires. Ids of ended runs, for the process whose bell it is."""
+    cache_value: Callable[[str], str]
+    """String, expires. Value of a cached call, which is ``function:key``."""
+    cache_take: Callable[[str], str]
+    """Hash, expires. Who computes a cached call, until when, and the mark of the computation."""
+    cache_calls: Callable[[str], str]
+    """Sorted set, expires. Keys of a function's calls by the time until which they are kept."""
     progress: Callable[[str], str]
     """String, expires. Fence of the execution, a space, and the JSON of its reported progress."""
 
@@ -190,10 +196,6 @@ class Keys(LeaseKeys):
         """Prefix of strings that expire after ten minutes: command id to what became of it."""
         for name in Keys.__annotations__:
             setattr(self, name, self._of(name) if len(PIECES[name]) == 1 else partial(self._of, name))
-
-    def cache(self, kind: str, name: str) -> str:
-        """String, expires. A cached value (kind ``v``), or who computes it (``l``)."""
-        return self._of("cache", kind, name)
 
     def leadership(self, name: str) -> LeaseKeys:
         """Return the keys of the lease that programs contend for by ``name``; they expire when nobody does."""

@@ -155,22 +155,23 @@ class Kept:
 
     def _redis_steps(self, key: str, calls: CacheCalls) -> Steps:
         nonce = os.urandom(_NONCE_BYTES).hex()
+        ttl_ms = round(1000 * self.ttl_s)
         try:
-            found = yield from self._found(key, calls, nonce)
+            found = yield from self._found(key, calls, nonce, ttl_ms)
         except _STORE_ERRORS as error:
             log.warning("cache_unavailable", function=self.name, error=str(error))
             return self.encode((yield COMPUTE))
-        if found is not None:
+        if isinstance(found, Result):
             return found if found.data is not None else self.encode((yield COMPUTE))
         try:
             result = self.encode((yield COMPUTE))
         except GeneratorExit:
             raise  # nobody is left to let the next one compute it at once: the lease will
         except BaseException:
-            yield from self._told(calls.put(key, nonce=nonce, value=b"", ttl_ms=0))
+            yield from self._told(calls.put(key, nonce=nonce, mark=found, value=b"", ttl_ms=0))
             raise
-        ttl_ms = 0 if result.data is None else round(1000 * self.ttl_s)
-        yield from self._told(calls.put(key, nonce=nonce, value=result.data or b"", ttl_ms=ttl_ms))
+        kept_ms = 0 if result.data is None else ttl_ms
+        yield from self._told(calls.put(key, nonce=nonce, mark=found, value=result.data or b"", ttl_ms=kept_ms))
         return result
 
     def _told(self, call: Call[int]) -> Generator[Step, Any, None]:
@@ -179,14 +180,14 @@ class Kept:
         except _STORE_ERRORS as error:
             log.warning("cache_unavailable", function=self.name, error=str(error))
 
-    def _found(self, key: str, calls: CacheCalls, nonce: str) -> Generator[Step, Any, Result | None]:
-        """Return the kept value; None if it is ours to compute, and an empty result if nobody else did in time."""
+    def _found(self, key: str, calls: CacheCalls, nonce: str, ttl_ms: int) -> Generator[Step, Any, Result | str]:
+        """Return the kept value, an empty result if nobody else computed it in time, or the mark if it is ours to."""
         until_ns = _CLOCK.elapsed_ns() + round(self.wait_s * SECOND_NS)
         pause_s = PAUSE_S
         while True:
-            taken = yield calls.take(key, nonce=nonce, lease_ms=round(1000 * self.wait_s))
-            if taken.is_mine:
-                return None
+            taken = yield calls.take(key, nonce=nonce, lease_ms=round(1000 * self.wait_s), ttl_ms=ttl_ms)
+            if taken.mark:
+                return str(taken.mark)
             if taken.value is not None:
                 try:
                     self.decode(taken.value)
@@ -262,8 +263,8 @@ class Taken(NamedTuple):
     """Result of asking for a value."""
 
     value: bytes | None
-    is_mine: bool = False
-    """There is none, and the caller is to compute it."""
+    mark: str = ""
+    """There is none, and the caller is to compute it, by this mark."""
 
 
 class Swept(NamedTuple):
@@ -280,33 +281,28 @@ class CacheCalls(CallBuilder):
         super().__init__(keys)
         self._name = name
 
-    def _pair(self, key: str) -> dict[str, str]:
-        return {
-            "value": self.keys.cache("v", f"{self._name}:{key}"),
-            "lease": self.keys.cache("l", f"{self._name}:{key}"),
-        }
-
-    def take(self, key: str, *, nonce: str, lease_ms: int) -> Call[Taken]:
+    def take(self, key: str, *, nonce: str, lease_ms: int, ttl_ms: int) -> Call[Taken]:
         """Read a value, or become the one who computes it."""
-        return self._call("cache_take", {"nonce": nonce, "lease_ms": max(1, lease_ms)}, _taken, keys=self._pair(key))
+        args = {"nonce": nonce, "lease_ms": max(1, lease_ms), "ttl_ms": ttl_ms}
+        return self._call("cache_take", {"name": self._name, "key": key, **args}, _taken)
 
-    def put(self, key: str, *, nonce: str, value: bytes, ttl_ms: int) -> Call[int]:
+    def put(self, key: str, *, nonce: str, mark: str, value: bytes, ttl_ms: int) -> Call[int]:
         """Keep a value, if nobody else did meanwhile; with no time: let the next one compute it at once."""
-        args = {"nonce": nonce, "ttl_ms": ttl_ms, "new_value": value}
-        return self._call("cache_put", args, int, keys=self._pair(key))
+        args = {"nonce": nonce, "mark": mark, "ttl_ms": ttl_ms, "new_value": value}
+        return self._call("cache_put", {"name": self._name, "key": key, **args}, int)
 
     def delete(self, key: str) -> Call[int]:
         """Forget a value."""
-        return self._call("cache_delete", {}, int, keys=self._pair(key))
+        return self._call("cache_delete", {"name": self._name, "key": key}, int)
 
     def sweep(self, pattern: str, cursor: str = "0") -> Call[Swept]:
         """Forget a page of the entries that ``pattern`` matches; begin with "0", end when the reply's cursor is "0"."""
-        args = {"cursor": cursor, "pattern": f"{self._name}:{pattern}", "count": SWEEP_COUNT}
+        args = {"name": self._name, "cursor": cursor, "pattern": pattern, "count": SWEEP_COUNT}
         return self._call("cache_sweep", args, _swept)
 
 
 def _taken(reply: Any) -> Taken:
-    return Taken(reply[1]) if reply[0] == b"HIT" else Taken(None, reply[0] == b"MINE")
+    return Taken(reply[1]) if reply[0] == b"HIT" else Taken(None, text(reply[1]))
 
 
 def _swept(reply: Any) -> Swept:

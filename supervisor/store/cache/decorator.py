@@ -4,10 +4,12 @@ Guarantees
     Of the callers that ask for one key at once, one computes: in this process, and with scope ``redis`` in the whole
     cluster. Whoever computes and dies holds the others up for ``wait`` at most; then they compute themselves.
     Errors are never kept: those who waited in this process get the same one, the next caller computes again.
-    A value deleted while it was being computed is not kept. Whoever gets a value gets one of its own.
+    A value deleted while it was being computed is not kept, however long that takes.
+    Whoever gets a value gets one of its own.
 
 Does not guarantee
-    That a value is kept: memory that is full, an outage of Redis or a value over 64 KiB means that it is computed.
+    That a value is kept: memory that is full, an outage of Redis, a value over 64 KiB, more than 100,000 of a function
+    or one that took an hour longer than ``wait`` means that it is computed.
     That one computes, where computing takes longer than ``wait``.
 
 Values are JSON: a return value has the form that JSON gives it, as the annotation of the function reads it.

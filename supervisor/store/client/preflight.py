@@ -33,7 +33,7 @@ CLUSTERS_MAX = 1000
 CLIENT_COMMANDS = ("eval", "evalsha", "ping", "xread", "blpop", "client|setname", "select", "subscribe", "role", "wait")
 """What clients send beside scripts."""
 SCRIPT_COMMANDS = (
-    "time get set setnx del exists pexpire pttl scan hset hsetnx hget hmget hgetall hdel hlen hkeys hexists "
+    "time get set setnx del exists pexpire pttl hset hsetnx hget hmget hgetall hdel hlen hkeys hexists "
     "hincrby hscan lpush rpush lpop lpos lrange ltrim llen lindex sadd srem scard sismember smembers srandmember sscan "
     "zadd zrem zcard zcount zrank zscore zmscore zrange zrevrange zrangebyscore zremrangebyrank zscan xadd xlen "
     "xrevrange xread pubsub|numsub"
@@ -45,8 +45,8 @@ READ_COMMANDS = (
     "time get exists pttl hget hmget hgetall hlen hkeys hexists hscan lrange llen lindex scard sismember smembers "
     "srandmember sscan zcard zcount zrank zscore zmscore zrange zrevrange zrangebyscore zscan xlen xrevrange xread"
 )
-TREE_COMMANDS = ("scan", "pubsub|numsub")
-"""What only trees call: both tell of keys or channels that are not the cluster's."""
+TREE_COMMANDS = ("pubsub|numsub",)
+"""What only trees call: it tells of channels."""
 PRODUCER_WRITES = ("q:*", "limit:*", "enqueues:*", "queues", "awaited", "rung:*", "ended:*", "result:*", "leadership:*")
 """Keys of a cluster that enqueueing, waiting for a result and leaderships of programs write."""
 AclRole = Literal["tree", "producer", "reader"]

@@ -1,20 +1,17 @@
--- Forget cached values by a pattern, a page of all keys at a time.
+-- Forget cached values of a function by a pattern, and what is being computed for them, a page of its calls at a time.
 --
 -- KEYS  prefix         every key of this cluster begins with it
--- ARGV  cursor         0 at first, then the one of the previous page
---       pattern        of their keys, behind the kind: name, colon, key
---       count          about how many keys are looked at
+-- ARGV  name           of the function
+--       cursor         0 at first, then the one of the previous page
+--       pattern        of the keys of its calls
+--       count          about how many calls are looked at
 --
 -- Returns  next cursor (0 at the end), how many values went
---
--- What is being computed for one is not kept either.
-local page = redis.call('SCAN', cursor, 'MATCH', keys.cache('?', pattern), 'COUNT', count)
-local gone, values, leases = 0, keys.cache('v', ''), keys.cache('l', '')
-for _, key in ipairs(page[2]) do
-  if string.sub(key, 1, #leases) == leases then
-    redis.call('SET', key, '-', 'PX', math.max(redis.call('PTTL', key), 1))
-  elseif string.sub(key, 1, #values) == values then
-    gone = gone + redis.call('DEL', key)
-  end
+local calls, gone = keys.cache_calls(name), 0
+local page = redis.call('ZSCAN', calls, cursor, 'MATCH', pattern, 'COUNT', count)
+for n = 1, #page[2], 2 do
+  redis.call('DEL', keys.cache_take(name .. ':' .. page[2][n]))
+  redis.call('ZREM', calls, page[2][n])
+  gone = gone + redis.call('DEL', keys.cache_value(name .. ':' .. page[2][n]))
 end
 return { page[1], gone }

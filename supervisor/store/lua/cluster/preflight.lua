@@ -7,7 +7,7 @@ local s, h, l, m = keys.preflight('s'), keys.preflight('h'), keys.preflight('l')
 local z, x = keys.preflight('z'), keys.preflight('x')
 local tries = {
   { 'TIME' }, { 'SET', s, '1', 'PX', '1000' }, { 'GET', s }, { 'SETNX', s, '1' },
-  { 'EXISTS', s }, { 'PEXPIRE', s, '1000' }, { 'PTTL', s }, { 'SCAN', '0', 'COUNT', '1' },
+  { 'EXISTS', s }, { 'PEXPIRE', s, '1000' }, { 'PTTL', s },
   { 'HSET', h, 'f', '1' }, { 'HSETNX', h, 'f', '1' }, { 'HGET', h, 'f' },
   { 'HMGET', h, 'f' },
   { 'HGETALL', h }, { 'HLEN', h }, { 'HKEYS', h }, { 'HEXISTS', h, 'f' },
