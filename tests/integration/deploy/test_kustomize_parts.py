@@ -17,9 +17,9 @@ MANIFESTS = sorted(path for path in ROOT.rglob("*.yaml") if path.name not in {"k
 
 
 def objects() -> Iterator[dict[str, Any]]:
-    """Yield every object that a file here holds."""
+    """Yield every object that a file here holds; a patch is none."""
     for path in MANIFESTS:
-        yield from (each for each in yaml.safe_load_all(path.read_text()) if each)
+        yield from (each for each in yaml.safe_load_all(path.read_text()) if isinstance(each, dict))
 
 
 @pytest.mark.parametrize("path", KUSTOMIZATIONS, ids=lambda path: str(path.parent.relative_to(ROOT)))
@@ -27,6 +27,7 @@ def test_what_a_kustomization_names_is_there(path: Path) -> None:
     """And what is a component says so: kustomize takes it for something else otherwise."""
     told = yaml.safe_load(path.read_text())
     named = [*told.get("resources", ()), *told.get("components", ())]
+    named += [each["path"] for each in told.get("patches", ()) if "path" in each]
     named += [file for each in told.get("configMapGenerator", ()) for file in each["files"]]
 
     assert named
@@ -93,8 +94,10 @@ def test_no_pod_reaches_a_metadata_service() -> None:
 
 def test_jobs_of_production_reach_neither_the_cluster_nor_private_networks() -> None:
     """Names, Redis and the internet; what is private is added by whoever needs it."""
-    patches = yaml.safe_load((ROOT / "overlays/production/kustomization.yaml").read_text())["patches"]
-    (patch,) = (yaml.safe_load(each["patch"]) for each in patches if each["target"]["kind"] == "NetworkPolicy")
+    production = ROOT / "overlays/production"
+    patches = yaml.safe_load((production / "kustomization.yaml").read_text())["patches"]
+    (file,) = (each["path"] for each in patches if each["target"]["kind"] == "NetworkPolicy")
+    patch = yaml.safe_load((production / file).read_text())
     (policy,) = (each["spec"] for each in objects() if each["kind"] == "NetworkPolicy")
 
     assert [(each["op"], each["path"]) for each in patch] == [("replace", "/spec/egress/2/to")]
