@@ -14,7 +14,7 @@ from supervisor.cli.output import moment
 from supervisor.core.effects import drive
 from supervisor.core.errors import StoreUnavailableError
 from supervisor.core.suggestions import SUGGESTIONS_MAX, suggestion
-from supervisor.operations import Delay, Effect, Operation, schedules
+from supervisor.operations import Computing, Delay, Effect, Operation, schedules
 from supervisor.operations.schedules import UnknownScheduleError
 from supervisor.settings.sections.models import Settings
 from supervisor.store.client.sync_client import Store
@@ -64,6 +64,8 @@ class Connection:
     def _perform(self, effect: Effect, timeout_s: float | None = None) -> Any:
         if isinstance(effect, Delay):
             return moment_of_patience(effect.seconds)
+        if isinstance(effect, Computing):
+            return list(effect.items)
         return self.store.run(effect, timeout_s=timeout_s)
 
     def unknown_message(self, schedule: str, *, removed_ms: int | None = None) -> str:

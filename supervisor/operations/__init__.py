@@ -1,7 +1,8 @@
 """Operations: one function for each thing a person can ask, whichever door it comes through.
 
 Guarantees
-    An operation does no I/O: it is a generator that yields calls of the store, or a ``Delay``, and is sent the replies.
+    An operation does no I/O: it is a generator that yields calls of the store, a ``Delay``, or a
+    ``Computing``, and is sent the replies.
     It ends with a typed result, or raises a TenureError whose ``exit_code`` and ``http_status`` the doors pass on.
     The command drives it with a blocking client that repeats calls, the HTTP API with an asynchronous one.
 """
@@ -26,7 +27,14 @@ class Delay:
     seconds: float
 
 
-Effect: TypeAlias = Call[Any] | Delay
+@dataclass(frozen=True, slots=True)
+class Computing:
+    """Effect of an operation: items are computed, which may take long; a door does it beside what else it serves."""
+
+    items: Iterator[Any]
+
+
+Effect: TypeAlias = Call[Any] | Delay | Computing
 Operation: TypeAlias = Generator[Effect, Any, T]
 Tell: TypeAlias = Callable[[int], object]
 """Is told the progress of a long operation: how many of its items are done."""

@@ -8,13 +8,14 @@ Guarantees
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from supervisor.core.errors import TenureError
 from supervisor.core.model import ScheduleDef, scheduled_run_id
-from supervisor.core.schedules.backfill import Chunk, SchedulePast
-from supervisor.operations import Operation, one, slices
+from supervisor.core.schedules.backfill import Chunk, SchedulePast, chunks
+from supervisor.core.schedules.triggers import trigger_of
+from supervisor.operations import Computing, Operation, one, slices
 from supervisor.operations.schedules import UnknownScheduleError, inspect
 from supervisor.store.keys import Keys
 from supervisor.store.schedules.backfills import OVERLAPS as OVERLAPS  # noqa: PLC0414 - of a request
@@ -47,34 +48,75 @@ class BackfillLimitError(TenureError):
 class BackfillRun(NamedTuple):
     """One due time of a backfill."""
 
+    schedule: str
     nominal_ms: int
     is_again: bool  # it ran or may have run: under an id of its own
     has_run: bool  # a backfill enqueued it within seven days
 
+    @property
+    def run_id(self) -> str:
+        """Its id, as far as it is known before."""
+        return f"{scheduled_run_id(self.schedule, self.nominal_ms)}{'#n' if self.is_again else ''}"
 
-def past(keys: Keys, schedule: str) -> Operation[tuple[ScheduleDef, SchedulePast]]:
-    """Read a schedule's definition and its remembered past.
+    @property
+    def is_left_out(self) -> bool:
+        """True if it is not run again."""
+        return self.has_run and not self.is_again
+
+    @property
+    def effect(self) -> str:
+        """The effect of the backfill on it, for people."""
+        return "run again" if self.is_again else "already enqueued: left out" if self.is_left_out else "run"
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillPlan:
+    """Everything that a backfill would do."""
+
+    definition: ScheduleDef
+    known: SchedulePast
+    chunks: list[Chunk]
+    runs: list[BackfillRun]
+
+    @property
+    def count(self) -> int:
+        """The number of runs that it would enqueue."""
+        return sum(not each.is_left_out for each in self.runs)
+
+    @property
+    def skipped(self) -> int:
+        """The number of due times that it leaves out, beside those of ``runs``."""
+        return sum(chunk.skipped for chunk in self.chunks)
+
+    @property
+    def unknown(self) -> int:
+        """The number of these that are too long ago to know whether they ran."""
+        return sum(chunk.unknown for chunk in self.chunks)
+
+
+def plan(
+    keys: Keys, schedule: str, *, from_ms: int, until_ms: int, limit: int, is_forced: bool
+) -> Operation[BackfillPlan]:
+    """Return the due times that a backfill of ``schedule`` would run; the arguments as of ``add`` and its request.
 
     Raises:
         UnknownScheduleError: there is none.
         NewerScheduleError: another version wrote it.
     """
     found, definition = yield from inspect(keys, schedule)
-    return definition, known_of(found)
-
-
-def planned_runs(
-    keys: Keys, definition: ScheduleDef, planned: Sequence[Chunk], *, is_forced: bool
-) -> Operation[list[BackfillRun]]:
-    """Return every due time of ``planned``, with those that a backfill enqueued already."""
+    known = known_of(found)
+    planned: list[Chunk] = yield Computing(
+        chunks(trigger_of(definition), known, from_ms=from_ms, until_ms=until_ms, limit=limit, is_forced=is_forced)
+    )
     nominals = [(nominal, nominal in chunk.again) for chunk in planned for nominal in chunk.run]
     ran: list[bool] = []
     for batch in slices(nominals, _REMEMBERED_BATCH):
-        ran += yield BackfillCalls(keys).ran([scheduled_run_id(definition.id, nominal) for nominal, _ in batch])
-    return [
-        BackfillRun(nominal, is_again or (is_forced and has_run), has_run)
+        ran += yield BackfillCalls(keys).ran([scheduled_run_id(schedule, nominal) for nominal, _ in batch])
+    runs = [
+        BackfillRun(schedule, nominal, is_again or (is_forced and has_run), has_run)
         for (nominal, is_again), has_run in zip(nominals, ran, strict=True)
     ]
+    return BackfillPlan(definition, known, planned, runs)
 
 
 def add(keys: Keys, schedule: str, request: Request, *, limit: int, is_forced: bool) -> Operation[str]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from itertools import islice
 from typing import Any
 
 import pytest
 
-from supervisor.cli.schedule.times import due_rows
 from supervisor.core.calendars.moments import Moment
 from supervisor.core.model import Outcome, ScheduleDef
+from supervisor.operations.due_times import due_times
 from supervisor.store.schedules.fire import FireCode
 from supervisor.testing.definitions import schedule_of
 from tenure import Context, job
@@ -46,8 +47,8 @@ def forget() -> None:
 def told(definition: ScheduleDef, now: datetime) -> list[datetime]:
     """Return what ``tenure schedule next --count 10`` prints at ``now``."""
     now_ms = round(now.timestamp() * 1000)
-    rows = due_rows(definition, after_ms=now_ms, now_ms=now_ms, count=10)
-    return [datetime.fromtimestamp(row["nominal_ms"] / 1000, UTC) for row in rows]
+    due = islice(due_times(definition, now_ms), 10)
+    return [datetime.fromtimestamp(each.nominal_ms / 1000, UTC) for each in due]
 
 
 @pytest.mark.parametrize(

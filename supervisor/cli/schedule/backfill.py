@@ -16,11 +16,9 @@ from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import is_table, moment, output_option, print_rows, print_value, progress, say
 from supervisor.cli.schedule.format import backfill_row
 from supervisor.core.errors import EXIT_FAILED, EXIT_OK
-from supervisor.core.model import ScheduleDef, scheduled_run_id
-from supervisor.core.schedules.backfill import Chunk, SchedulePast, chunks
 from supervisor.core.schedules.triggers import after_completion_ms
 from supervisor.operations import backfills, schedules
-from supervisor.operations.backfills import OVERLAPS, REMEMBERED_MAX, BackfillRun, BackfillState
+from supervisor.operations.backfills import OVERLAPS, REMEMBERED_MAX, BackfillPlan, BackfillState
 from supervisor.operations.backfills import Request as BackfillRequest
 
 _NOT_PLANNED = "a schedule that is due after the end of a run has no due times in the past to backfill"
@@ -94,52 +92,35 @@ def backfill(
         until_ms = connection.ask(schedules.now_ms) if to_ms is None else to_ms
         if until_ms < from_ms:
             raise click.UsageError(f"--to {moment(until_ms)} lies before --from {moment(from_ms)}")
-        definition, known = _known(connection, schedule_id)
-        planned = _plan(definition, known, from_ms=from_ms, until_ms=until_ms, limit=limit, is_forced=force)
-        marked = connection.ask(backfills.planned_runs, definition, planned, is_forced=force)
+        plan = connection.ask(
+            backfills.plan, schedule_id, from_ms=from_ms, until_ms=until_ms, limit=limit, is_forced=force
+        )
+        if after_completion_ms(plan.definition) is not None:
+            say(f"note: {_NOT_PLANNED}", err=True)
         if dry_run:
-            return _dry_run(definition, planned, marked)
-        _warn(planned, known, until_ms)
-        count = sum(each.is_again or not each.has_run for each in marked)
-        if not count:
-            return _nothing(len(marked) + sum(chunk.skipped for chunk in planned))
-        confirm(f"Enqueue up to {count} runs of {schedule_id}?", yes=yes or count == 1)
+            return _dry_run(plan)
+        _warn(plan, until_ms)
+        if not plan.count:
+            return _nothing(len(plan.runs) + plan.skipped)
+        confirm(f"Enqueue up to {plan.count} runs of {schedule_id}?", yes=yes or plan.count == 1)
         request = BackfillRequest(from_ms=from_ms, until_ms=until_ms, overlap=overlap, by=who(), at_ms=until_ms)
-        name = connection.ask(backfills.add, schedule_id, request, limit=count, is_forced=force)
+        name = connection.ask(backfills.add, schedule_id, request, limit=plan.count, is_forced=force)
         if no_wait:
-            return _asked(name, schedule_id, count)
-        return _follow(connection, name, count)
+            return _asked(name, schedule_id, plan.count)
+        return _follow(connection, name, plan.count)
 
 
-def _known(connection: Connection, schedule: str) -> tuple[ScheduleDef, SchedulePast]:
-    definition, known = connection.ask(backfills.past, schedule)
-    if after_completion_ms(definition) is not None:
-        say(f"note: {_NOT_PLANNED}", err=True)
-    return definition, known
-
-
-def _plan(
-    definition: ScheduleDef, known: SchedulePast, *, from_ms: int, until_ms: int, limit: int, is_forced: bool
-) -> list[Chunk]:
-    from supervisor.core.schedules.triggers import trigger_of
-
-    trigger = trigger_of(definition)
-    return list(chunks(trigger, known, from_ms=from_ms, until_ms=until_ms, limit=limit, is_forced=is_forced))
-
-
-def _warn(planned: list[Chunk], known: SchedulePast, until_ms: int) -> None:
-    if unknown := sum(chunk.unknown for chunk in planned):
+def _warn(plan: BackfillPlan, until_ms: int) -> None:
+    if plan.unknown:
         say(
-            f"note: {unknown} due times are left out: too long ago to know whether they ran; --force runs them",
+            f"note: {plan.unknown} due times are left out: too long ago to know whether they ran; --force runs them",
             err=True,
         )
-    if not planned[-1].is_last:
-        say(f"note: the limit ends it at {moment(planned[-1].cursor_ms)}; more would follow", err=True)
-    elif until_ms > known.mark_ms:
-        say(
-            f"note: due times after {moment(known.mark_ms)} are left to the schedule, which has not decided them",
-            err=True,
-        )
+    last, mark_ms = plan.chunks[-1], plan.known.mark_ms
+    if not last.is_last:
+        say(f"note: the limit ends it at {moment(last.cursor_ms)}; more would follow", err=True)
+    elif until_ms > mark_ms:
+        say(f"note: due times after {moment(mark_ms)} are left to the schedule, which has not decided them", err=True)
 
 
 def _asked(name: str, schedule: str, limit: int) -> int:
@@ -158,20 +139,11 @@ def _nothing(left_out: int) -> int:
     return EXIT_OK
 
 
-def _dry_run(definition: ScheduleDef, planned: list[Chunk], marked: list[BackfillRun]) -> int:
-    rows = [
-        {
-            "nominal": moment(each.nominal_ms),
-            "run": f"{scheduled_run_id(definition.id, each.nominal_ms)}{'#n' if each.is_again else ''}",
-            "does": "run again" if each.is_again else "already enqueued: left out" if each.has_run else "run",
-        }
-        for each in marked
-    ]
-    skipped = sum(chunk.skipped for chunk in planned)
-    unknown = sum(chunk.unknown for chunk in planned)
+def _dry_run(plan: BackfillPlan) -> int:
+    rows = [{"nominal": moment(each.nominal_ms), "run": each.run_id, "does": each.effect} for each in plan.runs]
     print_rows(rows, columns=("nominal", "run", "does"), empty="nothing to run")
-    told = f"{len(rows)} listed, {skipped - unknown} known to have run or waiting, {unknown} too long ago to know"
-    say(told, err=True)
+    known = plan.skipped - plan.unknown
+    say(f"{len(rows)} listed, {known} known to have run or waiting, {plan.unknown} too long ago to know", err=True)
     return EXIT_OK
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 import click
 
 from supervisor.cli.cluster import LABEL
@@ -12,9 +14,9 @@ from supervisor.cli.schedule.apply import apply
 from supervisor.cli.schedule.backfill import backfill
 from supervisor.cli.schedule.control import delete, pause, resume, trigger
 from supervisor.cli.schedule.format import COLUMNS, inspection_value, record_row
-from supervisor.cli.schedule.times import coming_rows, explain, next_command, preview
+from supervisor.cli.schedule.times import explain, next_command, preview
 from supervisor.core.errors import TenureError
-from supervisor.operations import backfills, schedules
+from supervisor.operations import backfills, due_times, schedules
 from supervisor.operations.schedules import Record
 
 _NEXT_SHOWN = 5
@@ -78,7 +80,7 @@ def schedule_show(*, schedule_id: str, connection: Connection) -> None:
     upcoming: list[int] = []
     if found.record.pause is None:
         try:
-            upcoming = [row["nominal_ms"] for row in coming_rows(found, count=_NEXT_SHOWN)]
+            upcoming = [due.nominal_ms for due in islice(due_times.coming(found), _NEXT_SHOWN)]
         except (TenureError, ValueError):
             upcoming = []  # the status says why
     value = inspection_value(found, requests, upcoming)

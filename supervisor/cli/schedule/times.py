@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,12 @@ from supervisor.clock import SystemClock
 from supervisor.core.errors import ConfigError, TenureError
 from supervisor.core.jobs.profile_policies import DEFAULT_PROFILE
 from supervisor.core.model import ScheduleDef
-from supervisor.core.schedules.catchup import next_fire
-from supervisor.operations import followers, schedules
-from supervisor.operations.schedules import Inspection, ScheduleState
+from supervisor.operations import due_times, schedules
+from supervisor.operations.due_times import DueTime
 from supervisor.settings.sections.models import Settings
 
 NEXT_MAX = 10_000
 _COLUMNS = ("nominal", "local", "fire", "in")
-_SECOND_MAX = 200
 
 _count_option = click.option(
     "-n", "--count", type=click.IntRange(1, NEXT_MAX), default=5, show_default=True, help="How many."
@@ -46,13 +45,10 @@ def next_command(*, schedule_id: str, count: int, from_ms: int | None, connectio
       tenure schedule next nightly-report --count 10
       tenure schedule next nightly-report --from 2027-03-27
     """
-    found, definition = connection.ask(schedules.inspect, schedule_id)
-    assert found.record is not None
-    if from_ms is None:
-        rows = coming_rows(found, count=count)
-    else:
-        rows = due_rows(definition, after_ms=from_ms, now_ms=found.now_ms, count=count)
-    if found.record.pause is not None:
+    upcoming = connection.ask(due_times.upcoming, schedule_id, count=count, from_ms=from_ms)
+    definition, record = upcoming.definition, upcoming.found.record
+    rows = [_row(schedule_id, each, upcoming.found.now_ms) for each in upcoming.times]
+    if record is not None and record.pause is not None:
         say(f"note: {schedule_id} is paused; these times pass without a run until it is resumed", err=True)
     empty = "is never due again"
     if delay_ms := _after_completion_ms(definition):
@@ -105,11 +101,13 @@ def preview(
     elif file is not None:
         definitions = [each for each in _from_file(file, load_settings().settings) if schedule_id in {None, each.id}]
     else:
-        definitions = [_unsaved(cron=cron, every=every, timezone=timezone)]
+        timing = {"cron": cron, "every": every, "timezone": timezone}
+        definitions = [due_times.unsaved(timing, where="the command line")]
     now_ms = SystemClock().wall_ms()
     rows: list[dict[str, Any]] = []
     for definition in definitions:
-        rows += due_rows(definition, after_ms=from_ms or now_ms, now_ms=now_ms, count=count)
+        due = islice(due_times.due_times(definition, from_ms or now_ms), count)
+        rows += [_row(definition.id, each, now_ms) for each in due]
     columns = _COLUMNS if len(definitions) == 1 else ("schedule", *_COLUMNS)
     print_rows(rows, columns=columns, empty="never due")
 
@@ -127,53 +125,21 @@ def explain(*, subject: str, timezone: str | None, load_settings: LoadSettings) 
       tenure schedule explain nightly-report
       tenure schedule explain '0 3 1 * MON' --timezone Europe/Berlin
     """
-    from supervisor.core.schedules.lints import calendar_notes, lints, sentences
-
-    others, awaited = 0, []
-    now_ms = SystemClock().wall_ms()
     if " " in subject.strip() or subject.startswith("@"):
-        definition = _unsaved(cron=subject, every=None, timezone=timezone)
+        definition = due_times.unsaved({"cron": subject, "timezone": timezone}, where="the command line")
+        said = due_times.explained(definition, now_ms=SystemClock().wall_ms())
     else:
-        with connected(load_settings().settings) as connection:
-            found, definition = connection.ask(schedules.inspect, subject)
-            assert found.record is not None
-            now_ms = found.now_ms
-            awaited = connection.ask(followers.awaited_words, found, definition)
-            if found.record.next_ms is not None and found.record.next_ms > 0:
-                others = sum(
-                    name != subject
-                    for name in connection.ask(schedules.due_together, found.record.next_ms, limit=_SECOND_MAX + 1)
-                )
-    notes = [*lints(definition, now_ms=now_ms), *calendar_notes(definition, now_ms=now_ms)]
-    value = {"sentences": sentences(definition), "notes": notes}
-    if definition.id == subject:
-        value["sentences"] += awaited
-        value["sentences"] += profile_sentences(definition, load_settings().settings)
-        value["notes"] += kept_back(definition, now_ms=now_ms)
-    if others:
-        more = "at least " if others >= _SECOND_MAX else ""
-        noun = "schedule is" if others == 1 else "schedules are"
-        value["notes"].append(
-            f"{more}{others} other {noun} due in the same second as its next run; jitter or H spreads them"
-        )
+        settings = load_settings().settings
+        with connected(settings) as connection:
+            definition, said = connection.ask(due_times.explain, subject)
+        said.sentences.extend(_hook_sentences(definition, settings))
     if not is_table():
-        print_value(value)
+        print_value({"sentences": said.sentences, "notes": said.notes})
         return
-    for sentence in value["sentences"]:
+    for sentence in said.sentences:
         say(sentence)
-    for note in value["notes"]:
+    for note in said.notes:
         say(f"note: {note}")
-
-
-def coming_rows(found: Inspection, *, count: int) -> list[dict[str, Any]]:
-    """Return the next ``count`` times at which a stored schedule is due, no more than its ``max_runs`` leaves."""
-    assert found.record is not None
-    definition, counters = found.record.definition(), ScheduleState.parse(found.state).counters
-    if counters.completed_ms or found.record.invalid:
-        return []
-    if definition.max_runs is not None:
-        count = min(count, max(0, definition.max_runs - counters.fired))
-    return due_rows(definition, after_ms=found.now_ms, now_ms=found.now_ms, count=count)
 
 
 def _after_completion_ms(definition: ScheduleDef) -> int | None:
@@ -181,33 +147,15 @@ def _after_completion_ms(definition: ScheduleDef) -> int | None:
     return min((delay for delay in delays if delay is not None), default=None)
 
 
-def due_rows(definition: ScheduleDef, *, after_ms: int, now_ms: int, count: int) -> list[dict[str, Any]]:
-    """Return the next ``count`` times at which ``definition`` is due after ``after_ms``."""
-    from supervisor.core.calendars.moments import Moment
-    from supervisor.core.schedules.triggers import trigger_of
-
-    trigger = trigger_of(definition)
-    rows: list[dict[str, Any]] = []
-    planned = next_fire(definition, trigger, after_ms)
-    while planned is not None and len(rows) < count:
-        rows.append(
-            {
-                "schedule": definition.id,
-                "nominal_ms": planned.nominal_ms,
-                "nominal": moment(planned.nominal_ms),
-                "local": Moment(planned.nominal_ms, definition.timezone).iso(),
-                "fire": moment(planned.fire_ms),
-                "in": distance(planned.fire_ms, now_ms),
-            }
-        )
-        planned = next_fire(definition, trigger, planned.nominal_ms)
-    return rows
-
-
-def _unsaved(*, cron: str | None, every: str | None, timezone: str | None) -> ScheduleDef:
-    entry = {"job": "preview", "cron": cron, "every": every, "timezone": timezone}
-    (definition,) = _validated({"preview": {key: value for key, value in entry.items() if value}}, "the command line")
-    return definition
+def _row(schedule: str, due: DueTime, now_ms: int) -> dict[str, Any]:
+    return {
+        "schedule": schedule,
+        "nominal_ms": due.nominal_ms,
+        "nominal": moment(due.nominal_ms),
+        "local": due.local,
+        "fire": moment(due.fire_ms),
+        "in": distance(due.fire_ms, now_ms),
+    }
 
 
 def _from_file(file: Path, settings: Settings) -> tuple[ScheduleDef, ...]:
@@ -217,66 +165,24 @@ def _from_file(file: Path, settings: Settings) -> tuple[ScheduleDef, ...]:
     entries = read_entries(read_raw(file), name=str(file))
     if entries.problems:
         fail(ConfigError(entries.problems))
-    return _validated(entries.schedules, str(file), settings)
+    return due_times.validated(entries.schedules, where=str(file), settings=settings)
 
 
-def _validated(entries: Any, where: str, settings: Settings | None = None) -> tuple[ScheduleDef, ...]:
-    """Return the definitions in ``entries``, of whatever jobs they are: here only their times matter."""
-    from supervisor.operations.jobs import AnyJob
-    from supervisor.settings.schedules.definitions import validate_schedules
-
-    profiles, calendars = ({}, {}) if settings is None else (settings.profiles, settings.calendars)
-    validated = validate_schedules(entries, known=AnyJob(), where=where, profiles=profiles, calendars=calendars)
-    if validated.problems:
-        fail(ConfigError(validated.problems))
-    return validated.definitions
-
-
-LOOKED_AT_MAX = 100
-NAMED_MAX = 3
-
-
-def profile_sentences(definition: ScheduleDef, settings: Settings) -> list[str]:
-    """Return hooks and checks in words: checks as Redis keeps them with ``definition``, hooks by this configuration."""
-    from supervisor.core.schedules import checks as fire_checks
+def _hook_sentences(definition: ScheduleDef, settings: Settings) -> list[str]:
+    """Return the hooks of its profile in words, by this configuration."""
     from supervisor.settings.schedules.hook_sources import UnusableHookError, find_hook, known_hooks, points_of
 
     name = definition.template.profile or DEFAULT_PROFILE
-    found = [f"Goes by profile {name}."] if definition.template.profile else []
-    found += fire_checks.sentences(definition.checks)
     profile = settings.profiles.get(name)
     if profile is None:
-        return [*found, f"The configuration here has no profile {name}, so its other hooks are not known."]
+        return [f"The configuration here has no profile {name}, so its other hooks are not known."]
     try:
         known = known_hooks(settings)
         hooks = [find_hook(entry.rpartition("/")[2], known) for entry in dict.fromkeys(profile.hooks.enabled)]
     except (TenureError, UnusableHookError) as error:
-        return [*found, f"Its hooks cannot be looked up here: {error}."]
+        return [f"Its hooks cannot be looked up here: {error}."]
+    found = []
     for hook in {each.name: each for each in hooks if not each.is_check}.values():
         points = points_of(profile.hooks, hook)
         found += [f"A worker asks {hook.name} at {', '.join(points)}."] if points else []
-    return found
-
-
-def kept_back(definition: ScheduleDef, *, now_ms: int) -> list[str]:
-    """Return which of the next due times a check keeps back, and why."""
-    from supervisor.core.schedules.checks import checks_of_definition
-    from supervisor.core.schedules.triggers import trigger_of
-
-    checks = checks_of_definition(definition)
-    if checks is None:
-        return []
-    trigger, at_ms, found, count = trigger_of(definition), now_ms, [], 0
-    for _ in range(LOOKED_AT_MAX):
-        planned = next_fire(definition, trigger, at_ms)
-        if planned is None:
-            break
-        at_ms = planned.nominal_ms
-        refusal = checks.refusal(at_ms, planned.fire_ms, trigger)
-        if refusal is not None:
-            count += 1
-            if count <= NAMED_MAX:
-                found.append(f"{moment(at_ms)} will not be fired: {refusal.point} {refusal.hook}: {refusal.reason}")
-    if count > NAMED_MAX:
-        found.append(f"and {count - NAMED_MAX} more of the next {LOOKED_AT_MAX} due times")
     return found

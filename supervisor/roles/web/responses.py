@@ -9,8 +9,12 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from supervisor.core.errors import TenureError
+from supervisor.core.calendars.days import OverExcludedError
+from supervisor.core.cron.errors import CronError
+from supervisor.core.cron.zones import UnknownZoneError
+from supervisor.core.errors import ConfigError, TenureError
 from supervisor.core.json_values import without_controls
+from supervisor.core.schedules.triggers import TriggerError
 from supervisor.settings.web.tokens import Token
 
 HEADERS = {
@@ -22,6 +26,7 @@ HEADERS = {
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
 }
 
+PROBLEMS_SHOWN = 20
 ITEMS = 100
 """How many items an answer has, unless the client says."""
 
@@ -107,8 +112,19 @@ def unavailable(reason: str) -> web.HTTPServiceUnavailable:
     return web.HTTPServiceUnavailable(text=reason, headers={"Retry-After": "1"})
 
 
+def _listed(error: ConfigError) -> str:
+    """Return the problems on a line, as other refusals are."""
+    shown = [" ".join(str(each).split()) for each in error.problems[:PROBLEMS_SHOWN]]
+    more = len(error.problems) - len(shown)
+    return "; ".join([*shown, *([f"and {more} more"] if more > 0 else [])])
+
+
 def refused(error: TenureError) -> web.HTTPException | None:
     """Return ``error`` as an answer by its ``http_status``; None when it is no refusal but a fault."""
+    if isinstance(error, ConfigError):
+        return web.HTTPBadRequest(text=_listed(error))
+    if isinstance(error, CronError | OverExcludedError | TriggerError | UnknownZoneError):
+        return web.HTTPConflict(text=str(error))  # a stored schedule cannot be used
     kinds = {400: web.HTTPBadRequest, 404: web.HTTPNotFound, 409: web.HTTPConflict}
     if error.http_status in kinds:
         return kinds[error.http_status](text=str(error))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from supervisor.cli.schedule.format import record_row
-from supervisor.cli.schedule.times import coming_rows
 from supervisor.core.model import ScheduleDef, Template
+from supervisor.operations.due_times import coming
 from supervisor.roles.web.api.reads import _schedule
 from supervisor.store.schedules.definitions import Change
 from supervisor.store.schedules.fire import DuePage, Schedules
@@ -29,7 +29,7 @@ def test_a_schedule_that_cannot_fire_says_so_until_it_is_mended_or_gone(desk: An
         (browsed,) = [each for each in here.run(here.views.browse()).items if each.id == "sync"]
         row, api = record_row(browsed, here.now_ms), _schedule(found.record, here.now_ms)
         assert browsed.invalid == found.record.invalid == (api["invalid"] or "")
-        return row["status"], row["next_ms"] or api["next_ms"], bool(coming_rows(found, count=1))
+        return row["status"], row["next_ms"] or api["next_ms"], any(coming(found))
 
     def counted() -> int:
         schedules = Schedules(here.cluster._world.server.keys)

@@ -9,9 +9,7 @@ Guarantees
 
 from __future__ import annotations
 
-import asyncio
 import functools
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -21,13 +19,12 @@ from supervisor.core.errors import ConfigError
 from supervisor.core.model import ScheduleDef
 from supervisor.operations import apply, jobs
 from supervisor.roles.web.api.access import may_define, must_be_unlimited
-from supervisor.roles.web.api.base import ApiContext, ApiHandlers, body_of, note
+from supervisor.roles.web.api.base import ApiHandlers, body_of, note
 from supervisor.roles.web.responses import bad_request, json_response
 from supervisor.settings.schedules.definitions import validate_schedules
 from supervisor.settings.schedules.files import Format, read_entries
 
 SCHEDULES_MAX = 200
-PROBLEMS_SHOWN = 20
 
 
 class ApplyBody(msgspec.Struct, forbid_unknown_fields=True):
@@ -45,20 +42,13 @@ class ApplyBody(msgspec.Struct, forbid_unknown_fields=True):
 class ApiApply(ApiHandlers):
     """The handlers."""
 
-    def __init__(self, context: ApiContext) -> None:
-        super().__init__(context)
-        self._checker = ThreadPoolExecutor(1, thread_name_prefix="apply")
-
     async def apply(self, request: web.Request) -> web.Response:
         """Create and change dynamic schedules; with ``dry_run`` answer with the changes only."""
         must_be_unlimited(request, "schedules can take over others that it does not reach")
         body = await body_of(request, ApplyBody)
-        try:
-            wanted = await self._validated(body)
-            may_define(request, wanted)
-            plan = await self._ask(apply.plan, wanted, labels=body.prune or None)
-        except ConfigError as error:
-            raise web.HTTPBadRequest(text=_listed(error)) from error
+        wanted = await self._validated(body)
+        may_define(request, wanted)
+        plan = await self._ask(apply.plan, wanted, labels=body.prune or None)
         if body.dry_run:
             return json_response({"changes": plan.rows()})
         wall_ms = self._at.clock.wall_ms()
@@ -78,20 +68,12 @@ class ApiApply(ApiHandlers):
             raise bad_request("schedules", count, f"give at most {SCHEDULES_MAX} at a time")
         check = functools.partial(
             validate_schedules,
-            entries.schedules,
             known=await self._ask(jobs.known),
             where="POST /api/v1/schedules",
             profiles=self._at.profiles,
             calendars=self._at.calendars,
         )
-        validated = await asyncio.get_running_loop().run_in_executor(self._checker, check)
+        (validated,) = await self._computed(map(check, [entries.schedules]))
         if problems := (*entries.problems, *validated.problems):
             raise ConfigError(problems)
         return validated.definitions
-
-
-def _listed(error: ConfigError) -> str:
-    """Return the problems on a line, as other refusals are."""
-    shown = [" ".join(str(each).split()) for each in error.problems[:PROBLEMS_SHOWN]]
-    more = len(error.problems) - len(shown)
-    return "; ".join([*shown, *([f"and {more} more"] if more > 0 else [])])

@@ -12,10 +12,11 @@ import msgspec
 from aiohttp import web
 
 from supervisor.operations import backfills, schedules
-from supervisor.operations.backfills import REMEMBERED_MAX, Backfill
+from supervisor.operations.backfills import REMEMBERED_MAX, Backfill, BackfillPlan
 from supervisor.operations.backfills import Request as BackfillRequest
 from supervisor.roles.web.api.base import ApiHandlers, body_of, instant_of, note, who
 from supervisor.roles.web.api.changes import EmptyBody
+from supervisor.roles.web.api.reads import PAGE_MAX
 from supervisor.roles.web.responses import bad_request, json_response
 
 
@@ -27,6 +28,7 @@ class BackfillBody(msgspec.Struct, forbid_unknown_fields=True):
     overlap: Literal["allow", "skip", "buffer_all"] = "allow"
     limit: int = REMEMBERED_MAX
     force: bool = False
+    dry_run: bool = False
 
 
 class ApiBackfills(ApiHandlers):
@@ -42,7 +44,7 @@ class ApiBackfills(ApiHandlers):
         return json_response(_shown(await self._ask(backfills.show, request.match_info["backfill"])))
 
     async def add_backfill(self, request: web.Request) -> web.Response:
-        """Ask the leader for the runs of a schedule's past."""
+        """Ask the leader for the runs of a schedule's past; with ``dry_run`` answer with the first of them only."""
         body, name = await body_of(request, BackfillBody), request.match_info["schedule"]
         if not 1 <= body.limit <= REMEMBERED_MAX:
             raise bad_request("limit", str(body.limit), f"give 1 to {REMEMBERED_MAX}")
@@ -51,13 +53,17 @@ class ApiBackfills(ApiHandlers):
         until_ms = instant_of("to", body.to, is_end=True) if body.to else now_ms
         if until_ms < from_ms:
             raise bad_request("to", body.to, "it lies before from")
+        judged = await self._judged_revision(request, name)
+        if body.dry_run:
+            bounds = {"from_ms": from_ms, "until_ms": until_ms, "limit": body.limit}
+            return _planned(await self._ask(backfills.plan, name, **bounds, is_forced=body.force))
         asked = BackfillRequest(
             from_ms=from_ms,
             until_ms=until_ms,
             overlap=body.overlap,
             by=who(request),
             at_ms=now_ms,
-            revision=await self._judged_revision(request, name) or 0,
+            revision=judged or 0,
         )
         backfill = await self._ask(backfills.add, name, asked, limit=body.limit, is_forced=body.force)
         note(request, "api_backfill_requested", schedule=name, backfill=backfill)
@@ -71,6 +77,19 @@ class ApiBackfills(ApiHandlers):
         stopped = await self._ask(backfills.cancel, name)
         note(request, "api_backfill_cancelled", schedule=stopped.schedule, backfill=name)
         return json_response(_shown(stopped))
+
+
+def _planned(plan: BackfillPlan) -> web.Response:
+    runs = [{"run": each.run_id, "nominal_ms": each.nominal_ms, "does": each.effect} for each in plan.runs[:PAGE_MAX]]
+    shown = {
+        "schedule": plan.definition.id,
+        "count": plan.count,
+        "skipped": plan.skipped,
+        "unknown": plan.unknown,
+        "until_ms": plan.chunks[-1].cursor_ms,
+        "runs": runs,
+    }
+    return json_response(shown)
 
 
 def _shown(backfill: Backfill) -> dict[str, Any]:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+import itertools
+import threading
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -17,7 +20,7 @@ from supervisor.core.effects import drive_async
 from supervisor.core.errors import TenureError
 from supervisor.core.json_values import read_json
 from supervisor.core.signing import Signer
-from supervisor.operations import Delay, Effect, schedules
+from supervisor.operations import Computing, Delay, Effect, schedules
 from supervisor.operations.enqueueing import EnqueueEffect, Producer
 from supervisor.roles.web.api.access import permit_schedule
 from supervisor.roles.web.api.run_waiting import RunWaiters
@@ -60,6 +63,7 @@ class ApiHandlers:
     def __init__(self, context: ApiContext) -> None:
         self._at = context
         self._keys = context.keys
+        self._computer = ThreadPoolExecutor(1, thread_name_prefix="compute")  # makes its thread with the first work
 
     async def _ask(
         self,
@@ -105,9 +109,23 @@ class ApiHandlers:
         return found.record.revision if found.record is not None else None
 
     async def _perform(self, effect: Effect | EnqueueEffect) -> Any:
+        if isinstance(effect, Computing):
+            return await self._computed(effect.items)
         if isinstance(effect, EnqueueEffect):
             return await self._at.producer.put_async(effect.job, effect.args, **effect.options)
         return await (asyncio.sleep(effect.seconds) if isinstance(effect, Delay) else self._at.store.run(effect))
+
+    async def _computed(self, items: Iterator[T]) -> list[T]:
+        """Return ``items``, computed beside the loop, which answers probes; it ends when nobody waits any more."""
+        is_over = threading.Event()
+
+        def compute() -> list[T]:
+            return list(itertools.takewhile(lambda _: not is_over.is_set(), items))
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._computer, compute)
+        finally:
+            is_over.set()
 
 
 async def body_of(request: web.Request, kind: type[BodyT]) -> BodyT:

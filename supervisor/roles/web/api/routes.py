@@ -26,6 +26,7 @@ from supervisor.roles.web.api.changes import ApiChanges
 from supervisor.roles.web.api.control import ApiControl
 from supervisor.roles.web.api.reads import ApiReads
 from supervisor.roles.web.api.run_waiting import RunWaiters
+from supervisor.roles.web.api.times import ApiTimes
 from supervisor.roles.web.cluster_snapshot import Overviews
 from supervisor.roles.web.events.handlers import EventPages
 from supervisor.roles.web.responses import json_response, refused, unavailable
@@ -68,6 +69,7 @@ _DEAD = {
     "reason": "only with this in the reason",
     "before_ms": "only those that died before, in milliseconds since 1970",
 }
+_TIMES = {"limit": "at most so many", "from": "count from this instant, in ISO 8601"}
 _COMMAND = (200, 202, 400, 404, 409)
 ROUTES = (
     ApiRoute("GET", "/leader", "leader", Scope.READ, "Who leads", (200,)),
@@ -78,6 +80,11 @@ ROUTES = (
     ApiRoute("GET", "/backfills/{backfill}", "backfill", Scope.READ, "One backfill", (200, 404)),
     ApiRoute("GET", "/events", "events", Scope.READ, "What happened, also as a stream", (200, 400), _EVENT_QUERY),
     ApiRoute("GET", "/schedules", "schedules", Scope.READ, "A page of the schedules", (200, 400), _PAGE),
+    ApiRoute("GET", "/schedules/{schedule}/next", "next_times", Scope.READ, "Its next due times", (200, 400, 404, 409),
+             _TIMES),
+    ApiRoute("GET", "/schedules/{schedule}/explain", "explain", Scope.READ, "Its due times in words", (200, 404, 409)),
+    ApiRoute("GET", "/preview", "preview", Scope.READ, "When an expression would be due", (200, 400),
+             _TIMES | {"cron": "an expression", "every": "or an interval", "timezone": "of the expression"}),
     ApiRoute("GET", "/schedules/{schedule}", "schedule", Scope.READ, "One schedule", (200, 404)),
     ApiRoute("GET", "/queues", "queues", Scope.READ, "How queues stand", (200,)),
     ApiRoute("GET", "/jobs", "jobs", Scope.READ, "A page of the jobs that replicas run", (200, 400), _PAGE),
@@ -106,7 +113,7 @@ ROUTES = (
     ApiRoute("POST", "/schedules/{schedule}/delete", "delete", Scope.OPERATE, "Delete a dynamic schedule",
              (200, 400, 404, 409), None, changes.DeleteBody),
     ApiRoute("POST", "/schedules/{schedule}/backfill", "add_backfill", Scope.OPERATE, "Run due times of its past",
-             (202, 400, 404, 409), None, backfills.BackfillBody),
+             (200, 202, 400, 404, 409), None, backfills.BackfillBody),
     ApiRoute("POST", "/backfills/{backfill}/cancel", "cancel_backfill", Scope.OPERATE, "Stop a backfill",
              (200, 400, 404), None, changes.EmptyBody),
     ApiRoute("POST", "/runs/{run}/cancel", "cancel", Scope.OPERATE, "Cancel a run", (200, 400, 404, 409), None,
@@ -177,7 +184,7 @@ def routes(seat: Seat, store: AsyncStore, overviews: Overviews, event_pages: Eve
         calendars=settings.calendars,
         own_queues=frozenset(queue for pool in settings.workers.values() for queue in pool.queues),
     )
-    kinds = (ApiReads, ApiChanges, ApiApply, ApiBackfills, ApiControl)
+    kinds = (ApiReads, ApiChanges, ApiApply, ApiBackfills, ApiControl, ApiTimes)
     parts = (event_pages, *(kind(context) for kind in kinds))
     found = [web.get(f"{PATH}/openapi.json", _openapi)]
     for route in ROUTES:

@@ -7,7 +7,6 @@ from supervisor.roles.web.api.routes import ROUTES
 from tests.unit.cli.test_help import commands
 
 HERE = "about files, modules or processes of this machine; asks no cluster"
-COMPUTED = "computed from the definition, which `schedule` answers with, or from the command line alone"
 TRIED_HERE = "calls a plugin in the process of the command"
 
 ROUTES_OF: dict[str, str | set[str]] = {
@@ -20,9 +19,9 @@ ROUTES_OF: dict[str, str | set[str]] = {
     "leader clear-hold": {"clear_hold"},
     "schedule list": {"schedules"},
     "schedule show": {"schedule", "backfills"},
-    "schedule next": COMPUTED,
-    "schedule preview": COMPUTED,
-    "schedule explain": COMPUTED,
+    "schedule next": {"next_times"},
+    "schedule preview": {"next_times", "preview"},
+    "schedule explain": {"explain", "preview"},
     "schedule trigger": {"trigger"},
     "schedule pause": {"pause", "pause_schedules"},
     "schedule resume": {"resume", "resume_schedules"},
