@@ -9,6 +9,7 @@ Guarantees
 from __future__ import annotations
 
 import asyncio
+import functools
 import signal
 import socket
 import ssl
@@ -23,13 +24,17 @@ from aiohttp import web
 
 from supervisor.core.supervision.scoreboard import ChildState
 from supervisor.core.units import SECOND_NS
+from supervisor.operations.enqueueing import Producer
 from supervisor.roles.child import ConfigFollower, Seat
 from supervisor.roles.web import debug
 from supervisor.roles.web.access.auth import WatchedFile, warn_of_exposure
 from supervisor.roles.web.access.peers import Peers
 from supervisor.roles.web.api import routes as api
+from supervisor.roles.web.api.base import ApiContext
+from supervisor.roles.web.api.run_waiting import RunWaiters
 from supervisor.roles.web.cluster_snapshot import Overviews
 from supervisor.roles.web.connection_limit import REFUSAL, ConnectionGate
+from supervisor.roles.web.events.handlers import EventPages
 from supervisor.roles.web.events.sink import EventOffice
 from supervisor.roles.web.grpc.health import GrpcHealth
 from supervisor.roles.web.handlers import Admit, Pages, application, health_application
@@ -37,6 +42,8 @@ from supervisor.roles.web.http_protocol import HttpProtocol
 from supervisor.roles.web.snapshot_reader import StoreReader
 from supervisor.settings.sections.web import WebSettings
 from supervisor.settings.web.check import tls_context
+from supervisor.store.client.sync_client import AsyncStore, Store
+from supervisor.store.keys import Keys
 
 
 class Certificate:
@@ -98,6 +105,40 @@ def main(seat: Seat) -> int:
         return runner.run(_serve(seat))
 
 
+def api_context(seat: Seat, store: AsyncStore, overviews: Overviews, event_pages: EventPages) -> ApiContext:
+    """Return the tools of the API's handlers in the web child of ``seat``."""
+    settings = seat.settings
+    keys = Keys(settings.cluster)
+    producer = Producer(
+        settings.redis,
+        cluster=settings.cluster,
+        clock=seat.clock,
+        open_store=functools.partial(_waiting_store, seat),
+        open_async_store=lambda: store,
+    )
+    return ApiContext(
+        call=store.run,
+        keys=keys,
+        clock=seat.clock,
+        producer=producer,
+        waits=RunWaiters(producer, event_pages),
+        overviews=overviews,
+        history=settings.queues.history,
+        dead_cap=settings.queues.dead,
+        signer=settings.commands.signer(settings.cluster),
+        profiles=settings.profiles,
+        calendars=settings.calendars,
+        own_queues=frozenset(queue for pool in settings.workers.values() for queue in pool.queues),
+    )
+
+
+def _waiting_store(seat: Seat) -> Store:
+    """Return the client by which all requests of this child wait for runs."""
+    settings = seat.settings
+    name = f"{settings.cluster}:web"
+    return Store.connect(seat.redis_url, settings=settings.redis, name=name, clock=seat.clock, follow=seat.board)
+
+
 async def _serve(seat: Seat) -> int:
     listeners = seat.listeners
     assert listeners is not None, "the parent binds before it forks"
@@ -111,7 +152,8 @@ async def _serve(seat: Seat) -> int:
     overviews = Overviews(reader, seat.clock)
     pages = Pages(seat, overviews)
     office = EventOffice(seat, reader.store)
-    routes = [*api.routes(seat, reader.store, overviews, office.pages), *debug.routes(seat, reader.store)]
+    context = api_context(seat, reader.store, overviews, office.pages)
+    routes = [*api.routes(context, office.pages), *debug.routes(seat, reader.store)]
     settings = seat.settings.web
     certificate = Certificate.of(settings)
     tls = None if certificate is None else certificate.current

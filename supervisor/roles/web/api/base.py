@@ -29,7 +29,6 @@ from supervisor.roles.web.responses import ASKER, bad_request
 from supervisor.settings.schedules.instants import parse_bound
 from supervisor.settings.sections.calendars import NamedCalendarSettings
 from supervisor.settings.sections.pipeline import ProfileSettings
-from supervisor.store.client.sync_client import AsyncStore
 from supervisor.store.keys import Keys
 
 Item = TypeVar("Item")
@@ -43,7 +42,7 @@ log = structlog.get_logger()
 class ApiContext:
     """Tools of the handlers."""
 
-    store: AsyncStore
+    call: Callable[[Any], Awaitable[Any]]  # of Redis, by the client of this child
     keys: Keys
     clock: Clock
     producer: Producer
@@ -113,7 +112,7 @@ class ApiHandlers:
             return await self._computed(effect.items)
         if isinstance(effect, EnqueueEffect):
             return await self._at.producer.put_async(effect.job, effect.args, **effect.options)
-        return await (asyncio.sleep(effect.seconds) if isinstance(effect, Delay) else self._at.store.run(effect))
+        return await (asyncio.sleep(effect.seconds) if isinstance(effect, Delay) else self._at.call(effect))
 
     async def _computed(self, items: Iterator[T]) -> list[T]:
         """Return ``items``, computed beside the loop, which answers probes; it ends when nobody waits any more."""

@@ -15,8 +15,6 @@ import msgspec
 from aiohttp import web
 
 from supervisor.core.errors import StoreRefusedError, TenureError
-from supervisor.operations.enqueueing import Producer
-from supervisor.roles.child import Seat
 from supervisor.roles.web.access.auth import needs
 from supervisor.roles.web.api import apply, backfills, changes, control
 from supervisor.roles.web.api.apply import ApiApply
@@ -25,14 +23,10 @@ from supervisor.roles.web.api.base import ApiContext
 from supervisor.roles.web.api.changes import ApiChanges
 from supervisor.roles.web.api.control import ApiControl
 from supervisor.roles.web.api.reads import ApiReads
-from supervisor.roles.web.api.run_waiting import RunWaiters
 from supervisor.roles.web.api.times import ApiTimes
-from supervisor.roles.web.cluster_snapshot import Overviews
 from supervisor.roles.web.events.handlers import EventPages
 from supervisor.roles.web.responses import json_response, refused, unavailable
 from supervisor.settings.web.tokens import Scope
-from supervisor.store.client.sync_client import AsyncStore, Store
-from supervisor.store.keys import Keys
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 PATH = "/api/v1"
@@ -159,31 +153,8 @@ ROUTES = (
 )  # fmt: skip
 
 
-def routes(seat: Seat, store: AsyncStore, overviews: Overviews, event_pages: EventPages) -> list[web.RouteDef]:
-    """Return the routes for the web child of ``seat``."""
-    settings = seat.settings
-    keys = Keys(settings.cluster)
-    producer = Producer(
-        settings.redis,
-        cluster=settings.cluster,
-        clock=seat.clock,
-        open_store=functools.partial(_waiting_store, seat),
-        open_async_store=lambda: store,
-    )
-    context = ApiContext(
-        store=store,
-        keys=keys,
-        clock=seat.clock,
-        producer=producer,
-        waits=RunWaiters(producer, event_pages),
-        overviews=overviews,
-        history=settings.queues.history,
-        dead_cap=settings.queues.dead,
-        signer=settings.commands.signer(settings.cluster),
-        profiles=settings.profiles,
-        calendars=settings.calendars,
-        own_queues=frozenset(queue for pool in settings.workers.values() for queue in pool.queues),
-    )
+def routes(context: ApiContext, event_pages: EventPages) -> list[web.RouteDef]:
+    """Return the routes of the API."""
     kinds = (ApiReads, ApiChanges, ApiApply, ApiBackfills, ApiControl, ApiTimes)
     parts = (event_pages, *(kind(context) for kind in kinds))
     found = [web.get(f"{PATH}/openapi.json", _openapi)]
@@ -194,13 +165,6 @@ def routes(seat: Seat, store: AsyncStore, overviews: Overviews, event_pages: Eve
         method = web.get if route.method == "GET" else web.post
         found.append(method(path, needs(route.scope)(_answering(handler))))
     return found
-
-
-def _waiting_store(seat: Seat) -> Store:
-    """Return the client by which all requests of this child wait for runs."""
-    settings = seat.settings
-    name = f"{settings.cluster}:web"
-    return Store.connect(seat.redis_url, settings=settings.redis, name=name, clock=seat.clock, follow=seat.board)
 
 
 def _answering(handler: Handler) -> Handler:

@@ -46,7 +46,10 @@ def router(**settings: Any) -> web.Application:
     seat = seat_of(settings)
     nothing: Any = None
     pages = Pages(seat, nothing)
-    routes = [*api.routes(seat, nothing, nothing, EventOffice(seat, nothing).pages), *debug.routes(seat, nothing)]
+    routes = [
+        *api.routes(SimpleNamespace(keys=nothing), EventOffice(seat, nothing).pages),
+        *debug.routes(seat, nothing),
+    ]
     return application(pages, lambda _request: None, routes)
 
 
