@@ -49,8 +49,8 @@ test: $(VENV)/.dev  ## Run every check and every test but the long ones (about 5
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=recurse lint collected
 	$(PYTEST) -n $(PYTEST_WORKERS) --dist loadgroup --durations 10
 
-test-long: $(VENV)/.dev  ## Run the tests that take long because they must; nightly in CI
-	$(PYTEST) -m long -n 2 --dist loadgroup --durations 10
+test-long: $(VENV)/.dev  ## Run the tests that take long because they must, and properties on more examples; nightly in CI
+	$(PYTEST) -m "long or hypothesis" --hypothesis-profile deep --timeout 600 -n 2 --dist loadgroup --durations 10
 
 # Once, before each worker of pytest compiles all tests for itself.
 collected: $(VENV)/.dev

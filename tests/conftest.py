@@ -20,9 +20,12 @@ __all__ = ["isolated", "mailbox"]
 for name in [each for each in os.environ if each.startswith("TENURE_") and not each.startswith("TENURE_TEST_")]:
     del os.environ[name]  # whoever works with a cluster of their own may run the tests from the same shell
 
-# How long an example takes says how busy the machine is.
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any machine")
+# How long an example takes says how busy the machine is. `make test-long` looks deep: --hypothesis-profile deep.
+for profile, examples in (("quick", 25), ("deep", 300)):
+    settings.register_profile(
+        profile, max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+settings.load_profile("quick")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Engine, create_engine, insert, select, update
 from sqlalchemy.pool import StaticPool
@@ -236,7 +236,6 @@ UPSTREAM = st.dictionaries(st.sampled_from("abcd"), st.sampled_from("ABCDE"), mi
 )
 
 
-@settings(max_examples=30, deadline=None)
 @given(st.lists(UPSTREAM, min_size=1, max_size=6))
 def test_a_second_sync_of_the_same_list_changes_nothing(history: list[list[UpstreamDomain]]) -> None:
     """Whatever was synced before, in SQL as in the model: idempotence is what makes a repeated run harmless."""

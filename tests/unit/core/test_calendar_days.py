@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.calendars.days import EPOCH, OverExcludedError, last_day, reason_of
@@ -155,7 +155,6 @@ def moved(at: datetime, target: date) -> datetime:
     return datetime.combine(target, at.time(), at.tzinfo).astimezone(UTC)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     days=st.lists(calendars(), min_size=1, max_size=2),
     cron=st.sampled_from(["0 9 * * *", "30 2 * * *", "15 0 * * *", "30 1,23 * * *", "0 12 */4 * *", "0 5 * * 1-5"]),

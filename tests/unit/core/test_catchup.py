@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.calendars.days import OverExcludedError
@@ -220,7 +220,6 @@ def brute_force(definition: ScheduleDef, mark: int, now: int) -> tuple[list[int]
     return chosen, missed, due
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     definition=definitions,
     mark=st.integers(1_774_740_000_000, 1_774_748_000_000),
@@ -245,7 +244,6 @@ def test_what_is_owed_is_what_going_through_every_time_finds(definition: Schedul
         assert found.next_fire_ms > now
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     definition=definitions,
     mark=st.integers(1_774_740_000_000, 1_774_748_000_000),

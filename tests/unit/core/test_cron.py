@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from cronsim import CronSim
-from hypothesis import example, given, reject, settings
+from hypothesis import example, given, reject
 from hypothesis import strategies as st
 
 from supervisor.core.cron.expression import CronError, compile_cron
@@ -72,7 +72,6 @@ weekdays = st.sampled_from(["*", "*", "0", "7", "1-5", "SUN", "*/2", "FRI,SAT", 
 expressions = st.tuples(minutes, hours, dates, months, weekdays).map(" ".join)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     expression=expressions, place=st.sampled_from(ORACLE_ZONES), begin=st.integers(-30, -1), hours=st.integers(1, 40)
 )
@@ -108,7 +107,6 @@ WHOLE_HOUR_ZONES = ("UTC", "Europe/Berlin", "America/New_York", "America/Denver"
 instants = st.integers(instant("1996-01-01T00:00Z"), instant("2060-01-01T00:00Z"))
 
 
-@settings(max_examples=60, deadline=None)
 @given(expression=expressions, timezone=st.sampled_from(WHOLE_HOUR_ZONES), after=instants)
 def test_fires_agree_with_cronsim_in_zones_of_whole_hours(expression: str, timezone: str, after: int) -> None:
     """A second implementation with Debian's rules, written by others."""
@@ -132,7 +130,6 @@ any_instant = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(expression=expressions, timezone=ANY_ZONE, at=any_instant)
 def test_prev_and_next_enclose_every_instant(expression: str, timezone: str, at: int) -> None:
     """prev(t) <= t < next(t), nothing lies between them, and each finds the other."""
@@ -148,7 +145,6 @@ def test_prev_and_next_enclose_every_instant(expression: str, timezone: str, at:
     assert cron.prev(following - 1) == before
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     expression=expressions, timezone=ANY_ZONE, at=any_instant, span=st.integers(0, 400 * 86_400), cap=st.integers(0, 50)
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise, product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.cron import expression as cron_module
@@ -61,7 +61,6 @@ def test_each_policy_does_at_a_change_what_it_says(timezone: str, change: str, g
         assert cron.count(begin, end, 10_000) == len(expected), expression
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     place=st.sampled_from(CHANGES),
     expression=st.sampled_from(EXPRESSIONS),

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 from cronsim import CronSim
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.cron.expression import CronError, compile_cron
@@ -34,7 +34,6 @@ def test_six_fields_have_seconds_in_front() -> None:
     ]  # fmt: skip
 
 
-@settings(max_examples=80, deadline=None)
 @given(
     second=st.sampled_from(["0", "30", "*", "*/7", "59", "10-20", "0,59"]),
     minute=st.sampled_from(["*", "0", "*/17", "59", "5-6"]),
@@ -101,7 +100,6 @@ dates = st.sampled_from(["*", "?", "L", "L-1", "L-30", "LW", "1W", "15W", "31W",
 weekdays = st.sampled_from(["*", "?", "1#1", "5#5", "0L", "7#3", "MON-WED", "2#2,4L", "satL", "*/3"])
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     date_=dates, month=st.sampled_from(["*", "2", "4,6", "*/5"]), weekday=weekdays, begin=st.integers(10_000, 40_000)
 )
@@ -119,7 +117,6 @@ def test_days_are_those_of_the_calendar(date_: str, month: str, weekday: str, be
     assert cron.count(begin * 86_400, (begin + 730) * 86_400, 10**6) == len(expected)
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     date_=st.sampled_from(["*", "L", "LW", "1,L", "*/4"]),
     weekday=st.sampled_from(["*", "1#2", "5L", "3#1,0L", "SUN#5"]),
@@ -151,7 +148,6 @@ def test_days_absent_from_an_expression_are_found_both_ways() -> None:
     assert everything.last_free(10**9, 0) is None
 
 
-@settings(max_examples=100, deadline=None)
 @given(
     expression=st.sampled_from(
         ["* 8-17 * * 1-5", "0-29 * * * *", "*/2 0 1 * *", "* * * * SAT,SUN", "*/2 * * * * *", "* 30 5 * * *", "* * 5 * * *",
@@ -222,7 +218,6 @@ def test_a_hashed_day_exists_in_every_month() -> None:
     assert "7" not in {compile_cron("0 0 * * H", seed=f"s{n}").expression.split()[4] for n in range(100)}
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     step=st.integers(1, 60), seed=st.text(min_size=1, max_size=8), bounds=st.sampled_from([(0, 59), (0, 29), (10, 40)])
 )

@@ -9,7 +9,7 @@ from importlib import resources
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.cron import zones
@@ -50,7 +50,6 @@ def test_every_change_of_a_restless_zone_is_a_border(name: str) -> None:
         assert zone(name).at(at - 1).end == at
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     name=st.sampled_from(
         ["Europe/London", "Asia/Tehran", "America/Caracas", "Africa/Monrovia", "Etc/GMT+5", *RESTLESS]

@@ -7,7 +7,7 @@ from datetime import datetime
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.calendars.days import OverExcludedError
@@ -105,7 +105,6 @@ def test_two_expressions_that_take_turns_are_passed_together() -> None:
     assert found.free_until(at("2026-01-01T11:59Z")) == at("2026-01-01T00:00Z") - 1
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     expressions=st.lists(
         st.sampled_from(["* 8-17 * * 1-5", "*/2 * * * *", "* * 15 * *", "0-44 3 * * *", "* 2 * * *"]), max_size=3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.supervision import pool as pools
@@ -63,7 +63,6 @@ def _happen(world: SimulatedPool, what: str, number: int) -> None:
             world.set(row, SlotState.FATAL)
 
 
-@settings(max_examples=150, deadline=None)
 @given(processes=st.integers(1, 4), steps=STEPS, stop_at=st.one_of(st.none(), st.integers(0, 60)))
 def test_whatever_happens_a_replacement_takes_nothing_away_and_ends(
     processes: int, steps: list[tuple[str, int]], stop_at: int | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.supervision.shutdown import (
@@ -180,7 +180,6 @@ def test_a_parent_that_slept_through_the_stop_still_gives_each_child_a_moment() 
     assert stop.deadline_ns > T + 3600 * SECOND_NS
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["gone", "late", "term", "quit"]), st.floats(0, 3)), max_size=40))
 def test_no_order_of_events_makes_a_stop_longer_than_its_bound(events: list[tuple[str, float]]) -> None:
     """Whatever goes, stays or is sent in between: the clock of the first request decides."""

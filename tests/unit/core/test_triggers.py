@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.cron.expression import CronError, compile_cron
@@ -63,7 +63,6 @@ def test_the_grid_keeps_its_laws(every_ms: int, phase_ms: int, at: int, span: in
     assert latest is None or latest == following + (exact - 1) * every_ms
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     expression=st.sampled_from(["*/5 * * * *", "30 2 * * *", "0 9 * * 1-5"]),
     at=st.integers(1_700_000_000_000, 2_000_000_000_000),
@@ -223,7 +222,6 @@ parts = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     when=parts, at=st.integers(1_774_740_000_000, 1_774_750_000_000), span=st.integers(0, 10**7), cap=st.integers(0, 30)
 )

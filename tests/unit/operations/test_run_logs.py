@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from supervisor.operations.run_logs import text_after
@@ -21,7 +21,6 @@ def seen(output: RunOutput, *, is_over: bool) -> AttemptLog:
     return AttemptLog(1, 1, "job", "default", "w", 1, 2, not is_over, *output.excerpt(is_over=is_over))
 
 
-@settings(max_examples=10)
 @example(sizes=[40_000, 0, 0, 40_000, 0], pieces=1)
 @example(sizes=[0, 2100, 2100] + [3000] * 30, pieces=3)
 @example(sizes=[200_000], pieces=9)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from signal import Signals
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.supervision.scoreboard import EVERY_SLOT, Verb
@@ -34,7 +34,6 @@ SIGNALS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     script=st.lists(MANNERS, min_size=1, max_size=8),
     noise=SIGNALS,
@@ -93,7 +92,6 @@ WISHES = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     script=st.lists(MANNERS, min_size=1, max_size=8), wishes=WISHES, stop_s=st.floats(0, 25), grace_s=st.floats(0, 4)
 )

@@ -47,9 +47,7 @@ DOCUMENTS = st.one_of(
 )
 
 
-@settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(document=DOCUMENTS)
 def test_any_document_gives_settings_or_problems(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, document: dict[str, Any]

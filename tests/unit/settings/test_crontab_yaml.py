@@ -89,9 +89,7 @@ VALUE = st.one_of(st.sampled_from(TRICKY_TEXTS), PRINTABLE)
 texts = st.fixed_dictionaries(dict.fromkeys(("command", "stdin", "cwd", "value", "description", "comment"), VALUE))
 
 
-@settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.lists(texts, min_size=1, max_size=10))
 def test_any_text_survives_the_way_through_yaml(tmp_path: Path, drawn: list[dict[str, str]]) -> None:
     """Texts that look like numbers, references, markup or control characters reach the job unchanged."""

@@ -189,9 +189,7 @@ _PIECES = st.sampled_from(
 
 
 @given(pieces=st.lists(_PIECES, max_size=12), variable=_PIECES, flag=_PIECES)
-@settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_no_input_ends_in_anything_but_settings_or_problems(
     pieces: list[str], variable: str, flag: str, tmp_path: Path
 ) -> None:

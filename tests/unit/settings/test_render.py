@@ -86,9 +86,7 @@ def _settings(draw: st.DrawFn) -> Settings:
     )
 
 
-@hypothesis_settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
-)
+@hypothesis_settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(settings=_settings())
 def test_what_is_printed_loads_to_equal_settings(settings: Settings, tmp_path: Path) -> None:
     """`--write-config-to` freezes a configuration: the copy must mean the same, byte for byte of every text."""
@@ -98,7 +96,6 @@ def test_what_is_printed_loads_to_equal_settings(settings: Settings, tmp_path: P
 
 
 @given(_JSON)
-@hypothesis_settings(max_examples=60, deadline=None)
 def test_any_value_survives_the_way_through_yaml(value: Any) -> None:
     """The dumper quotes whatever our own reader would not read back as it was."""
     for text in (dump_yaml({"k": value}), inline_yaml({"k": value})):

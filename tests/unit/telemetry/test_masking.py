@@ -7,7 +7,7 @@ from enum import Enum
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
 
@@ -152,7 +152,6 @@ _PIECES = (
 )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=60)  # the bound below is of CPU; wall time is the machine's
 @given(
     pieces=st.lists(st.sampled_from(_PIECES), min_size=1, max_size=5), end=st.sampled_from(["", "@", "=", '"', " x"])
 )

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import structlog
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.telemetry import logs, run_output
@@ -67,7 +67,6 @@ def test_what_fits_is_kept_whole_whatever_the_pieces(pieces: list[str]) -> None:
     assert output_of(*pieces).excerpt(is_over=True).head == run_output.mask_text(text, max(1, len(text)))
 
 
-@settings(max_examples=40)
 @given(st.lists(st.integers(1, 3 * FITS), min_size=1, max_size=20), st.sampled_from("a€😀\x00"))
 def test_start_and_end_are_kept_and_the_rest_is_counted(sizes: list[int], character: str) -> None:
     """No text makes it larger than its bounds, in bytes, and no line is lost uncounted."""
