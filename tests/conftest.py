@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
 from collections.abc import Generator, Iterator
 
 import pytest
@@ -63,12 +62,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     """Print the seed of the random order at the end, where a failure is read."""
     if (seed := config.getoption("randomly_seed", None)) is not None:
         terminalreporter.write_line(f"random order: repeat it by --randomly-seed={seed}")
-
-
-@pytest.fixture(autouse=True)
-def _search_path_of_its_own(isolated: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Loading a configuration adds the working directory to the search path, for the life of the process."""
-    monkeypatch.setattr(sys, "path", list(sys.path))
 
 
 @pytest.fixture(scope="session")
