@@ -36,15 +36,11 @@ def lua(path: str, before: str | re.Pattern[str], after: str) -> Mutation:
     @contextmanager
     def mutated() -> Iterator[None]:
         read = scripts._read
+        mutant = path.removesuffix(".lua")
+        source, count = pattern.subn(lambda _: after, read(mutant), count=1)
+        assert count, f"{path} has changed: the mutation does not apply"
 
-        def wrong(name: str) -> str:
-            source = read(name)
-            if f"{name}.lua" == path:
-                source, count = pattern.subn(lambda _: after, source, count=1)
-                assert count, f"{path} has changed: the mutation does not apply"
-            return source
-
-        with patch.object(scripts, "_read", wrong):
+        with patch.object(scripts, "_read", lambda name: source if name == mutant else read(name)):
             scripts.script.cache_clear()
             yield
         scripts.script.cache_clear()
