@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import click
-import pytest
 from click.testing import CliRunner
 
 from supervisor.cli.main import cli
+from tests.kit.tables import table
 
 NEEDS_NO_EXAMPLE = {"version", "config schema", "config default"}
 
@@ -24,7 +24,7 @@ def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[s
             yield (*path, name)
 
 
-@pytest.mark.parametrize("path", [(), *commands(cli)], ids=" ".join)
+@table("path", [(), *commands(cli)])
 def test_help_shows_an_example_on_lines_of_its_own(path: tuple[str, ...]) -> None:
     """Somebody who looks for the right words wants to copy them."""
     done = CliRunner().invoke(cli, [*path, "--help"], prog_name="tenure")

@@ -10,6 +10,7 @@ import pytest
 from supervisor.cli import init
 from supervisor.core.errors import CannotCreateError
 from supervisor.version import __version__
+from tests.kit.tables import table
 
 ROOT = Path(__file__).parents[3]
 
@@ -20,7 +21,7 @@ def test_a_usable_name_gives_a_package(name: str) -> None:
     assert init.package_of(name) == name.replace("-", "_")
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "why"),
     [
         ("", "no name for a project"),

@@ -11,6 +11,7 @@ from supervisor.cli.config.setting_flags import flag_paths, flag_rows, is_switch
 from supervisor.cli.help import hyphenated
 from supervisor.settings.deprecations import FOREIGN_FLAGS
 from supervisor.settings.overrides import Flag
+from tests.kit.tables import table
 
 KNOWN = {"--reason": True, "-c": True, "--all": False, "--port": True}
 
@@ -66,7 +67,7 @@ def test_what_is_nearly_a_setting_is_refused_with_it_and_the_rest_is_left() -> N
     assert taken("--zzz") == (["--zzz"], {})
 
 
-@pytest.mark.parametrize("flag", sorted(FOREIGN_FLAGS))
+@table("flag", sorted(FOREIGN_FLAGS))
 def test_a_flag_of_kube_scheduler_without_an_equal_is_refused_with_what_to_write(flag: str) -> None:
     """People bring command lines with them; "no such option" alone sends them to the manual."""
     with pytest.raises(click.UsageError, match=f"No such option '{flag}': .*") as raised:

@@ -9,6 +9,7 @@ import pytest
 
 from supervisor.compat.cloudforet.tasks.schema import PROBLEMS_MAX, STAGES_MAX, TaskError, check, parse, problems_of
 from tests.kit.canary import CANARY
+from tests.kit.tables import table
 
 STAGE: dict[str, Any] = {"locator": "SERVICE", "name": "A", "metadata": {}, "method": "m", "params": {}}
 
@@ -53,7 +54,7 @@ def test_every_key_of_a_stage_is_required(key: str) -> None:
     assert list(problems_of({"stages": [STAGE, stage]})) == [f"stages[1].{key} is required"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "problem"),
     [
         (task(name=1), "stages[0].name must be a string, got 1"),

@@ -10,6 +10,7 @@ from supervisor.core.model import Release
 from supervisor.core.supervision.crash_blame import Death, HeldRun, assign, describe_death
 from supervisor.core.supervision.inflight import Inflight, RunState, execution_hash
 from supervisor.core.supervision.slot import Cause
+from tests.kit.tables import table
 
 NOW = 1000
 
@@ -118,7 +119,7 @@ def test_where_nothing_else_was_being_done_those_that_wait_are_suspects() -> Non
     }
 
 
-@pytest.mark.parametrize("states", list(product([None, *list(RunState)[1:]], repeat=3)))
+@table("states", list(product([None, *list(RunState)[1:]], repeat=3)))
 def test_every_death_is_charged_or_makes_suspects(states: tuple[RunState | None, ...]) -> None:
     """A death for which nobody answers is repeated without end."""
     names = "abc"
@@ -138,7 +139,7 @@ def test_the_loss_of_a_node_charges_nobody() -> None:
     assert set(found.values()) == {Release.INTERRUPTED}
 
 
-@pytest.mark.parametrize(
+@table(
     ("cause", "last_exit", "is_out_of_memory", "text"),
     [
         (Cause.NONE, 256 + 11, False, "SIGSEGV"),

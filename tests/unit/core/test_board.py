@@ -23,6 +23,7 @@ from supervisor.core.supervision.scoreboard import (
     _Word,
     board_words,
 )
+from tests.kit.tables import table
 
 OLD = Term(epoch=7, nonce="0123456789abcdef" * 2, trusted_until_ns=1_000)
 NEW = Term(epoch=8, nonce="fedcba9876543210" * 2, trusted_until_ns=2_000)
@@ -95,7 +96,7 @@ def test_slots_do_not_reach_into_one_another() -> None:
     assert sum(len(words) for words in blocks) == board_words(slots=3, inflight=2)
 
 
-@pytest.mark.parametrize("stores", range(8))
+@table("stores", range(8))
 def test_an_agent_killed_in_the_middle_of_a_write_leaves_no_torn_term(stores: int) -> None:
     """Epoch of one term with the nonce of another would fence nobody: it is the old one, the new one, or none."""
     board = make_board()

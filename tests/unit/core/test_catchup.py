@@ -14,6 +14,7 @@ from supervisor.core.model import Exclusion, Kind, ScheduleDef, Template, When
 from supervisor.core.schedules.catchup import MISSED_MAX, Owed, next_fire, owed
 from supervisor.core.schedules.jitter import fire_at_ms
 from supervisor.core.schedules.triggers import trigger_of
+from tests.kit.tables import table
 
 TEMPLATE = Template(job="identity.token_cleanup", kind=Kind.SYNC)
 MINUTE = 60_000
@@ -35,8 +36,8 @@ def test_nothing_is_owed_before_its_time() -> None:
     assert ask(schedule(), MINUTE, MINUTE) is None
 
 
-@pytest.mark.parametrize("policy", POLICIES)
-@pytest.mark.parametrize("late_ms", [0, 1, GRACE, MINUTE - 1])
+@table("policy", POLICIES)
+@table("late_ms", [0, 1, GRACE, MINUTE - 1])
 def test_a_single_due_time_fires_however_late(policy: str, late_ms: int) -> None:
     """A hand-over must not lose it, whatever the policy for several."""
     found = ask(schedule(missed=policy), 0, MINUTE + late_ms)

@@ -6,6 +6,7 @@ import pytest
 
 from supervisor.core.election.clock_skew import ROUND_TRIP_NS_MAX, Skew
 from supervisor.core.units import MILLISECOND_NS
+from tests.kit.tables import table
 
 
 def measured(skew_ms: int, *, before: Skew | None = None, took_ms: int = 0) -> Skew:
@@ -14,8 +15,8 @@ def measured(skew_ms: int, *, before: Skew | None = None, took_ms: int = 0) -> S
     return (before or Skew()).measured(wall_ms=wall_ms, redis_ms=1_000_000, round_trip_ns=took_ms * MILLISECOND_NS)
 
 
-@pytest.mark.parametrize("skew_ms", [-3_600_000, -501, -500, 0, 500, 501, 3_600_000])
-@pytest.mark.parametrize("took_ms", [0, 2, 400])
+@table("skew_ms", [-3_600_000, -501, -500, 0, 500, 501, 3_600_000])
+@table("took_ms", [0, 2, 400])
 def test_half_the_way_of_the_answer_is_taken_off(skew_ms: int, took_ms: int) -> None:
     """A slow Redis must not look like a clock that is ahead."""
     skew = measured(skew_ms, took_ms=took_ms)
@@ -36,7 +37,7 @@ def test_who_was_too_far_off_must_come_well_within_the_limit(skew_ms: int, *, is
     assert measured(skew_ms, before=measured(600)).is_over == is_over
 
 
-@pytest.mark.parametrize(
+@table(
     ("own_ms", "other_ms", "is_worse"),
     [
         (-3_600_000, 0, True),

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from supervisor.core.cron.expression import CronError, compile_cron
 from tests.cron_oracle import Calendar, instant, local_minutes, walk
+from tests.kit.tables import table
 
 VECTORS = json.loads((Path(__file__).parents[2] / "data" / "cron-dst-vectors.json").read_text())["vectors"]
 TRANSITIONS = sorted({(vector["timezone"], vector["after"], vector["until"]) for vector in VECTORS})
@@ -24,7 +25,7 @@ TRANSITIONS = sorted({(vector["timezone"], vector["after"], vector["until"]) for
 # --- vectors ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("timezone", "after", "until"), TRANSITIONS)
+@table(("timezone", "after", "until"), TRANSITIONS)
 def test_fires_around_a_transition_are_those_of_debian_cron(timezone: str, after: str, until: str) -> None:
     """Gaps, overlaps, half-hour and negative changes: next, prev and count give the same fires."""
     begin, end = instant(after), instant(until)
@@ -198,7 +199,7 @@ def test_sunday_is_0_and_7_and_a_name(sunday: str) -> None:
     assert fires(f"0 0 * * {sunday}", "2026-02-01T12:00Z", 1) == ["2026-02-08T00:00Z"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("alias", "fields"),
     [("@hourly", "0 * * * *"), ("@daily", "0 0 * * *"), ("@midnight", "0 0 * * *"), ("@weekly", "0 0 * * 0"),
      ("@monthly", "0 0 1 * *"), ("@yearly", "0 0 1 1 *"), ("@annually", "0 0 1 1 *"), (" @Daily ", "0 0 * * *")],

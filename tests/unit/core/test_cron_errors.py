@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from supervisor.core.cron.expression import CronError, compile_cron
 from supervisor.core.errors import EXIT_CONFIG
+from tests.kit.tables import table
 
 REFUSED = [
     ("61 * * * *", 'minute "61" at character 1: 61 is not within 0-59; use 0-59'),
@@ -91,7 +92,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("expression", "message"), REFUSED, ids=range(len(REFUSED)))
+@table(("expression", "message"), REFUSED)
 def test_a_wrong_expression_is_refused_with_the_remedy(expression: str, message: str) -> None:
     """Somebody has to correct it, and sees this line only."""
     with pytest.raises(CronError) as caught:
@@ -103,7 +104,7 @@ def test_a_wrong_expression_is_refused_with_the_remedy(expression: str, message:
     assert caught.value.exit_code == EXIT_CONFIG
 
 
-@pytest.mark.parametrize(
+@table(
     ("timezone", "remedy"),
     [("Europe/Berln", "did you mean Europe/Berlin?"), ("berlin", "did you mean Europe/Berlin?"),
      ("america/new york", "did you mean America/New_York?"), ("America", "that is a region; name a place in it"),

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.cron.expression import CronError, compile_cron
+from tests.kit.tables import table
 
 FIXED = " A time that a change of the clock skips runs as the gap ends; one that comes twice runs on the first pass."
 
 
-@pytest.mark.parametrize(
+@table(
     ("expression", "timezone", "words"),
     [
         ("30 2 1 * 1", "Europe/Berlin", f"At 02:30, on day 1 of the month or on Monday, in Europe/Berlin.{FIXED}"),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.cron_oracle import fires
+from tests.kit.tables import table
 
 
-@pytest.mark.parametrize(
+@table(
     ("short", "long"),
     [
         ("0/15 * * * *", "*/15 * * * *"),

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from supervisor.core.cron import zones
 from supervisor.core.cron.zones import UnknownZoneError, zone
+from tests.kit.tables import table
 
 RESTLESS = (
     "Africa/Cairo", "Africa/Casablanca", "America/Boa_Vista", "America/Noronha", "America/Recife", "Antarctica/Casey",
@@ -39,7 +40,7 @@ def changes_in_file(name: str) -> list[int]:
     return [at for at in instants if BEGIN <= at < END and offset(name, at) != offset(name, at - 1)]
 
 
-@pytest.mark.parametrize("name", RESTLESS)
+@table("name", RESTLESS)
 def test_every_change_of_a_restless_zone_is_a_border(name: str) -> None:
     """Tables are found by looking at one instant a day; no change may slip through."""
     changes = changes_in_file(name)

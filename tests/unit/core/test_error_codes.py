@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from supervisor.core import errors
 from supervisor.core.errors import TenureError
+from tests.kit.tables import table
 
 
-@pytest.mark.parametrize(
+@table(
     ("kind", "code", "status", "is_retryable", "exit_code"),
     [
         (errors.TenureError, "tenure", 500, False, 1),

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from itertools import product
 
-import pytest
-
 from supervisor.core.features import GATES, Gate, Stage, described, faults, is_enabled, resolve, warnings
+from tests.kit.tables import table
 
 TABLE = (
     Gate("Young", Stage.ALPHA, default=False, help="."),
@@ -26,9 +25,7 @@ def test_without_a_word_every_gate_has_its_default() -> None:
     assert warnings({}, TABLE) == []
 
 
-@pytest.mark.parametrize(
-    ("alpha", "beta", "named"), list(product((None, False, True), (None, False, True), (None, False, True)))
-)
+@table(("alpha", "beta", "named"), list(product((None, False, True), (None, False, True), (None, False, True))))
 def test_a_gate_follows_its_name_then_its_stage_then_its_default(
     alpha: bool | None,  # noqa: FBT001 - the table's columns
     beta: bool | None,  # noqa: FBT001 - as above
@@ -49,7 +46,7 @@ def test_a_gate_follows_its_name_then_its_stage_then_its_default(
     assert (found["Settled"], found["Leaving"]) == (True, True)
 
 
-@pytest.mark.parametrize(
+@table(
     ("given", "wrong"),
     [
         ({"Settled": True}, []),

@@ -19,6 +19,7 @@ from supervisor.core.supervision.health import (
     role_of,
 )
 from supervisor.core.supervision.scoreboard import HEADER_WORDS, MAGIC, Board, Phase, SlotState, board_words
+from tests.kit.tables import table
 
 S = 1_000_000_000
 NOW = 1000 * S
@@ -74,7 +75,7 @@ def test_a_standby_is_as_healthy_as_a_leader() -> None:
     assert failing(replace(HEALTHY, trusted_until_ns=0)) == {}
 
 
-@pytest.mark.parametrize(
+@table(
     ("of", "expected"),
     [
         (replace(HEALTHY, parent_beat_ns=NOW - 5 * S), {"livez": ["supervisor"], "healthz": ["supervisor"]}),

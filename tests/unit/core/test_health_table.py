@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
-
 from supervisor.core.supervision import health
 from supervisor.core.supervision.health import Facts, HealthEndpoint, checks, is_serving, report
 from supervisor.core.supervision.scoreboard import Phase, SlotState
+from tests.kit.tables import table
 from tests.unit.core.test_health import HEALTHY, NOW, S, with_slot
 
 OK, LIVE, READY = 200, 500, 503
@@ -57,8 +56,8 @@ TABLE: dict[str, tuple[Facts, int, int, int, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("endpoint", HealthEndpoint, ids=lambda endpoint: endpoint.title)
-@pytest.mark.parametrize("fault", TABLE)
+@table("endpoint", HealthEndpoint)
+@table("fault", TABLE)
 def test_each_fault_fails_the_endpoints_of_its_row(fault: str, endpoint: HealthEndpoint) -> None:
     """Faults by endpoints: liveness for what a restart of this replica heals, readiness for what it cannot do now."""
     of, *codes, name = TABLE[fault]
@@ -71,7 +70,7 @@ def test_each_fault_fails_the_endpoints_of_its_row(fault: str, endpoint: HealthE
         assert next(check for check in found if check.name == name).reason
 
 
-@pytest.mark.parametrize("fault", TABLE)
+@table("fault", TABLE)
 def test_the_check_that_says_why_is_named(fault: str) -> None:
     """A person who reads the answer must find the fault in it."""
     of, *_, name = TABLE[fault]

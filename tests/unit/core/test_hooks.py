@@ -21,6 +21,7 @@ from supervisor.core.jobs.hooks import (
     order,
     read_answer,
 )
+from tests.kit.tables import table
 
 ENTRIES = st.lists(st.sampled_from(["a", "b", "c", "filter/a", "after/b"]), unique=True, max_size=5)
 
@@ -128,9 +129,7 @@ def test_a_reason_can_always_be_written_down() -> None:
     assert veto.reason == "no room for caf?"
 
 
-@pytest.mark.parametrize(
-    "answer", [True, False, 0, {}, ("x",), ("x", 0), ("x", -1), ("x", "soon"), ("x", float("nan"))]
-)
+@table("answer", [True, False, 0, {}, ("x",), ("x", 0), ("x", -1), ("x", "soon"), ("x", float("nan"))])
 def test_what_says_neither_yes_nor_no_is_refused(answer: Any) -> None:
     """``False`` may mean either, so it means nothing."""
     with pytest.raises(HookAnswerError):

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.calendars.icalendar import EVENTS_MAX, YEAR_MAX, IcsError, read_ics
+from tests.kit.tables import table
 
 
 def file_of(*events: str) -> str:
@@ -98,7 +99,7 @@ def test_a_weekday_of_a_month_is_that_of_a_walk(
     assert found == {first, *expected}
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "line", "message"),
     [
         ("", 1, "has no event since 1970"),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from supervisor.core.errors import ArgumentsError
 from supervisor.core.json_values import JSON_DEPTH_MAX, check_arguments, is_deeper, json_of, json_reader, read_json
+from tests.kit.tables import table
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-9, 9) | st.text('ab[]{}\\"', max_size=4),
@@ -44,7 +45,7 @@ def test_depth_is_told_from_the_bytes_alone(value: Any, depth: int) -> None:
         assert is_deeper(body, depth) == (depth_of(value) > depth)
 
 
-@pytest.mark.parametrize("data", [*TOO_DEEP, b"\xff", b'"\xff"', b"", b"[", b"1" * 5000, b"NaN"])
+@table("data", [*TOO_DEEP, b"\xff", b'"\xff"', b"", b"[", b"1" * 5000, b"NaN"])
 def test_whatever_the_bytes_are_the_error_is_a_decode_error(data: bytes) -> None:
     """So one handler is enough: a stack that is too small for the data is no fault of the process."""
     with pytest.raises(msgspec.DecodeError):

@@ -31,6 +31,7 @@ from supervisor.core.election.lease import (
     version_key,
 )
 from supervisor.core.units import MILLISECOND_NS
+from tests.kit.tables import table
 
 S = 1000 * MILLISECOND_NS
 NONCE = "ab" * 16
@@ -125,7 +126,7 @@ IMPOSSIBLE: dict[State, frozenset[ElectorEvent]] = {
 }
 
 
-@pytest.mark.parametrize(("state", "event"), list(product(State, ElectorEvent)))
+@table(("state", "event"), list(product(State, ElectorEvent)))
 def test_every_pair_of_state_and_event_is_decided(state: State, event: ElectorEvent) -> None:
     """A pair is in the product's table or in the one above: nothing falls through, and nothing is forbidden by omission."""
     is_possible = (state, event) in TRANSITIONS
@@ -153,7 +154,7 @@ def rank(replica: str, **fields: Any) -> Rank:
     return Rank(replica=replica, **{**known, **fields})
 
 
-@pytest.mark.parametrize(
+@table(
     ("first", "second"),
     [
         (rank("b", draining=False), rank("a", draining=True, priority=9)),
@@ -211,7 +212,7 @@ def test_nothing_is_lost_where_everything_grows() -> None:
     assert remembered(*grown)[1] == [None] * len(grown)
 
 
-@pytest.mark.parametrize(
+@table(
     ("seen", "loss"),
     [
         (sight(0, genesis="", is_held=False), Loss.DATA),

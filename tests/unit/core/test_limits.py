@@ -13,6 +13,7 @@ from supervisor.core.errors import ArgumentsError
 from supervisor.core.jobs.limits import Limits, limits_of
 from supervisor.core.model import Envelope, Kind, Template
 from supervisor.store.wire.envelope import pack, unpack
+from tests.kit.tables import table
 
 KEY = r"[A-Za-z0-9._:/@#-]{1,128}"
 HEADER = re.compile(rf"(\[(u{KEY})?(;?c[1-9][0-9]*:{KEY})?(;?r[1-9][0-9]*/[1-9][0-9]*:{KEY})?\])?")
@@ -30,7 +31,7 @@ def template(**fields: Any) -> Template:
     return Template(**{"job": "mail.send", "kind": Kind.ASYNC, "args": {"tenant": "acme", "n": 7}} | fields)
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "header"),
     [
         ({}, ""),

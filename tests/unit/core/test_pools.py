@@ -11,10 +11,11 @@ from supervisor.core.supervision import pool as pools
 from supervisor.core.supervision.pool import Fact, News, PoolReplacement, _Change
 from supervisor.core.supervision.pool_rows import MOVES, ImpossibleMoveError, Move, Order, RowState
 from supervisor.core.supervision.scoreboard import SlotState
+from tests.kit.tables import table
 from tests.unit.core.pool_world import UP, SimulatedPool
 
 
-@pytest.mark.parametrize(("place", "move"), list(product(RowState, Move)))
+@table(("place", "move"), list(product(RowState, Move)))
 def test_every_pair_of_place_and_move_is_decided(place: RowState, move: Move) -> None:
     """A pair is either in the table or refused: nothing falls through."""
     change = _Change(replace(pools.make("io", processes=1, capacity=4), places=(place,) * 4))

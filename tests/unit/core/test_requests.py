@@ -9,6 +9,7 @@ import pytest
 from supervisor.core.supervision.child_requests import RULES, RequestAnswer, RequestedSlot, refusal
 from supervisor.core.supervision.scoreboard import SlotState, Verb
 from supervisor.core.supervision.slot import Group
+from tests.kit.tables import table
 
 ASKERS = [Group.AGENT, Group.SCHEDULER, Group.WEB, Group.WORKER]
 OTHERS = [Group.AGENT, Group.WEB]
@@ -38,14 +39,14 @@ def test_words_that_are_no_verb_are_refused(verb: int) -> None:
     assert answer(verb, Group.AGENT, target(Group.WORKER)) is RequestAnswer.NOT_ALLOWED
 
 
-@pytest.mark.parametrize(("verb", "asker"), list(product(RULES, sorted(set(ASKERS) - {Group.AGENT}))))
+@table(("verb", "asker"), list(product(RULES, sorted(set(ASKERS) - {Group.AGENT}))))
 def test_only_the_agent_asks_for_others(verb: Verb, asker: Group) -> None:
     """A job that scribbles over the board hurts its own process at most."""
     assert answer(verb, asker, target(Group.WORKER)) is RequestAnswer.NOT_ALLOWED
     assert answer(verb, asker, None, is_every=True) is RequestAnswer.NOT_ALLOWED
 
 
-@pytest.mark.parametrize("verb", list(RULES))
+@table("verb", list(RULES))
 def test_nobody_asks_for_the_embedded_server(verb: Verb) -> None:
     """It holds the data; it stops with the tree, last."""
     if not RULES[verb].of_tree:
@@ -69,8 +70,8 @@ def test_a_worker_may_ask_for_its_own_end_and_no_more(verb: Verb, *, may: bool) 
     assert asked is (RequestAnswer.ACCEPTED if may else RequestAnswer.NOT_ALLOWED)
 
 
-@pytest.mark.parametrize("verb", [Verb.RECYCLE, Verb.QUIET, Verb.RESUME])
-@pytest.mark.parametrize("group", [Group.AGENT, Group.SCHEDULER, Group.WEB])
+@table("verb", [Verb.RECYCLE, Verb.QUIET, Verb.RESUME])
+@table("group", [Group.AGENT, Group.SCHEDULER, Group.WEB])
 def test_only_workers_have_successors(verb: Verb, group: Group) -> None:
     """Two schedulers, even for a second, are what the whole tree exists to prevent."""
     assert answer(verb, Group.AGENT, target(group, is_asker=group is Group.AGENT)) is RequestAnswer.NOT_ALLOWED
@@ -85,7 +86,7 @@ def test_a_request_for_a_process_that_is_gone_hits_nobody(verb: Verb) -> None:
     assert answer(verb, Group.AGENT, None) is RequestAnswer.NO_SUCH_SLOT
 
 
-@pytest.mark.parametrize("verb", list(RULES))
+@table("verb", list(RULES))
 def test_a_tree_that_stops_only_ends_and_shows(verb: Verb) -> None:
     """Deadlines stay exact until the end; nothing new begins."""
     asked = answer(verb, Group.AGENT, target(Group.WORKER), is_stopping=True)

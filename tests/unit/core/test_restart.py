@@ -30,6 +30,7 @@ from supervisor.core.supervision.slot import (
     still_working,
 )
 from supervisor.core.units import SECOND_NS
+from tests.kit.tables import table
 
 POLICY = SlotPolicy(boot_timeout_ns=30 * SECOND_NS, grace_ns=20 * SECOND_NS, backoff_max_ns=30 * SECOND_NS)
 T = 1000 * SECOND_NS
@@ -49,7 +50,7 @@ def die(slot: Slot, status: int, now_ns: int = T, *, group: Group = Group.WORKER
     return exited(slot, status, now_ns=now_ns, group=group, policy=POLICY, is_wanted=is_wanted).slot
 
 
-@pytest.mark.parametrize(("state", "event"), list(product(SlotState, SlotEvent)))
+@table(("state", "event"), list(product(SlotState, SlotEvent)))
 def test_every_pair_of_state_and_event_is_decided(state: SlotState, event: SlotEvent) -> None:
     """A pair is either in the table or refused: nothing falls through."""
     if (state, event) in TRANSITIONS:
@@ -59,15 +60,15 @@ def test_every_pair_of_state_and_event_is_decided(state: SlotState, event: SlotE
             do(at(state), event)
 
 
-@pytest.mark.parametrize(("state", "event"), sorted(TRANSITIONS, key=str))
+@table(("state", "event"), sorted(TRANSITIONS, key=str))
 def test_a_fork_happens_only_where_there_was_no_process(state: SlotState, event: SlotEvent) -> None:
     """Two processes in one slot would be two schedulers."""
     if Action.FORK in do(at(state), event).actions:
         assert not state.has_process
 
 
-@pytest.mark.parametrize("state", [SlotState.STARTING, SlotState.KILLING])
-@pytest.mark.parametrize("event", list(SlotEvent))
+@table("state", [SlotState.STARTING, SlotState.KILLING])
+@table("event", list(SlotEvent))
 def test_nobody_waits_for_a_process_without_a_deadline(state: SlotState, event: SlotEvent) -> None:
     """A child that never answers must not hold its slot: whatever leads to these states sets a clock."""
     for before in SlotState:
@@ -187,8 +188,8 @@ def test_a_minute_of_running_forgives_everything() -> None:
     assert (stable.state, stable.streak, stable.deadline_ns) == (SlotState.BACKOFF, 1, T + STABLE_AFTER_NS)
 
 
-@pytest.mark.parametrize("status", [77, 78])
-@pytest.mark.parametrize("group", list(Group))
+@table("status", [77, 78])
+@table("group", list(Group))
 def test_a_refusal_gives_up_at_once(status: int, group: Group) -> None:
     """Wrong configuration and missing permission do not heal by trying five times in a second."""
     slot = die(at(SlotState.STARTING), status, group=group)
@@ -230,7 +231,7 @@ def test_a_hang_counts_even_if_the_child_then_leaves_politely(cause: Cause) -> N
     assert die(at(SlotState.KILLING, cause=cause), 0).streak == 1
 
 
-@pytest.mark.parametrize(("state", "status"), list(product(LIVE, [0, 1, 70, 75, 78, -6, -9])))
+@table(("state", "status"), list(product(LIVE, [0, 1, 70, 75, 78, -6, -9])))
 def test_nothing_comes_back_once_the_tree_stops(state: SlotState, status: int) -> None:
     """Desired down wins over every policy."""
     assert die(at(state), status, is_wanted=False).state is SlotState.STOPPED
@@ -255,8 +256,8 @@ def test_a_refusal_before_the_tree_was_ready_is_a_configuration_error() -> None:
     assert verdict == TreeExit(78, "io refused to start with exit code 78")
 
 
-@pytest.mark.parametrize("group", list(Group))
-@pytest.mark.parametrize("status", [70, 78, -11])
+@table("group", list(Group))
+@table("status", [70, 78, -11])
 def test_a_crash_loop_ends_a_ready_tree_only_for_roles_it_cannot_do_without(group: Group, status: int) -> None:
     """Without a scheduler or a worker the rest of the replica is still worth having."""
     slot = die(at(SlotState.RUNNING, streak=5, failures=(T,) * 5), status, group=group)

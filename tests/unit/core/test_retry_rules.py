@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from supervisor.core.retry import Again, GiveUp, Retry
+from tests.kit.tables import table
 
 
-@pytest.mark.parametrize(
+@table(
     ("retry", "error", "is_tried"),
     [
         (Retry(), ValueError(), True),
@@ -38,7 +39,7 @@ def test_delays_are_seconds_texts_or_timedeltas() -> None:
     assert GiveUp("no such mailbox").ends_run
 
 
-@pytest.mark.parametrize(
+@table(
     ("make", "message"),
     [
         (lambda: Retry(on="TimeoutError"), "on takes exception classes.*'TimeoutError'"),

@@ -8,6 +8,7 @@ import pytest
 
 from supervisor.core.model import Exclusion, Kind, ScheduleDef, Template, When
 from supervisor.core.schedules.lints import lints, sentences
+from tests.kit.tables import table
 
 NOW = 1_793_491_200_000  # 2026-11-01T00:00Z
 USES_INTERVAL = Template(job="j", kind=Kind.SYNC, args={"a": ["{{ interval_start }} {{ next | utc }}", "{{ date }}"]})
@@ -42,7 +43,7 @@ def test_two_restricted_day_fields_are_warned_of(cron: str, is_warned: bool) -> 
     assert any(" OR " in note for note in lints(make(cron=cron), now_ms=NOW)) is is_warned
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "note"),
     [
         ({"cron": "0 9 ? * 2-6"}, "here 1 is Monday"),

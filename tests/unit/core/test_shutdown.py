@@ -25,6 +25,7 @@ from supervisor.core.supervision.shutdown import (
 )
 from supervisor.core.supervision.slot import Group, SlotEvent
 from supervisor.core.units import SECOND_NS
+from tests.kit.tables import table
 
 T = 1000 * SECOND_NS
 GRACE_NS = 20 * SECOND_NS
@@ -48,7 +49,7 @@ def run_out(stop: Stop) -> tuple[list[ShutdownStage], int]:
     return stages, now_ns
 
 
-@pytest.mark.parametrize(("stage", "event"), list(product(ShutdownStage, StopEvent)))
+@table(("stage", "event"), list(product(ShutdownStage, StopEvent)))
 def test_every_pair_of_stage_and_event_is_decided(stage: ShutdownStage, event: StopEvent) -> None:
     """A pair is either in the table or refused: nothing falls through."""
     stop = Stop(grace_ns=GRACE_NS, stage=stage, asked_ns=T, entered_ns=T)
@@ -59,7 +60,7 @@ def test_every_pair_of_stage_and_event_is_decided(stage: ShutdownStage, event: S
             advance(stop, event, now_ns=T)
 
 
-@pytest.mark.parametrize("stage", sorted(set(ShutdownStage) - {ShutdownStage.RUNNING, ShutdownStage.DONE}, key=str))
+@table("stage", sorted(set(ShutdownStage) - {ShutdownStage.RUNNING, ShutdownStage.DONE}, key=str))
 def test_every_stage_that_waits_has_a_deadline_and_an_order(stage: ShutdownStage) -> None:
     """A wait without an end is how a supervisor hangs for ever on one child."""
     stop = Stop(grace_ns=GRACE_NS, stage=stage, asked_ns=T, entered_ns=T)
@@ -75,7 +76,7 @@ def test_a_stop_ends_within_its_bound_although_nobody_goes(grace_ns: int) -> Non
     assert ShutdownStage.KILLING_SERVER in stages
 
 
-@pytest.mark.parametrize("before", sorted(set(ShutdownStage) - {ShutdownStage.DONE}, key=str))
+@table("before", sorted(set(ShutdownStage) - {ShutdownStage.DONE}, key=str))
 def test_a_forced_stop_ends_within_half_a_second_from_any_stage(before: ShutdownStage) -> None:
     """Somebody waits at the keyboard; the last 50 ms are for what was adopted."""
     stop = Stop(grace_ns=GRACE_NS, stage=before, asked_ns=T - SECOND_NS, entered_ns=T, first_signal_ns=T - SECOND_NS)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from supervisor.core.calendars.moments import Moment, Span, format_moment
 from supervisor.core.model import PAYLOAD_BYTES_MAX
 from supervisor.core.schedules.templating import NAMES, TemplateError, check, literal, needs_rendering, render, sample
+from tests.kit.tables import table
 
 BERLIN_MS = round(datetime(2026, 10, 25, 1, 30, tzinfo=UTC).timestamp() * 1000)  # 02:30, the second time
 ZONES = ("UTC", "Europe/Berlin", "Australia/Lord_Howe", "America/Havana", "Asia/Kathmandu", "Pacific/Apia")
@@ -26,7 +27,7 @@ def filled(text: Any, *, nominal_ms: int = BERLIN_MS, timezone: str = "Europe/Be
     return render({"a": text}, schedule="report", nominal_ms=nominal_ms, timezone=timezone, run=run)["a"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "value"),
     [
         ("{{ nominal }}", "2026-10-25T02:30:00+01:00"),
@@ -98,7 +99,7 @@ def test_braces_that_are_meant_as_they_are_can_be_written(text: str, value: str)
     assert filled(text) == value
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "message", "remedy"),
     [
         ("{{ nominl }}", "'nominl' in the placeholder at character 1 is unknown", "did you mean nominal?"),

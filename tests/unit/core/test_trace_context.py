@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from supervisor.core.jobs.trace_context import checked, trace_id_of
+from tests.kit.tables import table
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 GOOD = f"00-{TRACE}-{SPAN}-01"
@@ -25,7 +26,7 @@ def test_one_of_a_later_version_is_read_as_ours(later: str) -> None:
     assert checked(later) == GOOD
 
 
-@pytest.mark.parametrize(
+@table(
     "given",
     [
         "",

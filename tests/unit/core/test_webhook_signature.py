@@ -8,11 +8,11 @@ import re
 from pathlib import Path
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.signing import signature
+from tests.kit.tables import table
 
 DOCUMENT = Path(__file__).resolve().parents[3] / "docs" / "events.md"
 SECRET = "0123456789abcdef"
@@ -36,7 +36,7 @@ def test_a_receiver_takes_what_was_signed_with_its_secret(secret: str, body: byt
     assert is_genuine(secret, signature(secret, body, wall_ms=NOW_MS), body, NOW_MS / 1000)
 
 
-@pytest.mark.parametrize(
+@table(
     ("header", "body", "now_s"),
     [
         (signature("another-secret-x", b"{}", wall_ms=NOW_MS), b"{}", NOW_MS / 1000),

@@ -14,6 +14,7 @@ from supervisor.core.jobs.destinations import DestinationRule
 from supervisor.settings.rules.cross_rules import violations
 from supervisor.settings.sections.models import Settings
 from tenure.jobs.destinations import DestinationRefusedError, judged_socket
+from tests.kit.tables import table
 
 REFUSED = [
     "127.0.0.1", "127.255.255.254", "0.0.0.0", "0.1.2.3", "10.1.2.3", "172.16.0.1", "172.31.255.255", "192.168.0.1",
@@ -26,7 +27,7 @@ REFUSED = [
 PUBLIC = ["1.1.1.1", "93.184.215.14", "2606:4700:4700::1111", "::ffff:1.1.1.1", "64:ff9b::101:101", "2002:101:101::1"]
 
 
-@pytest.mark.parametrize("address", REFUSED)
+@table("address", REFUSED)
 def test_what_is_not_a_public_address_is_refused(address: str) -> None:
     """Metadata services, databases and neighbours answer whoever reaches them."""
     assert not DestinationRule().allows_address(address)
@@ -90,7 +91,7 @@ def test_no_socket_is_made_for_a_refused_address(address: str) -> None:
     assert address not in str(caught.value)
 
 
-@pytest.mark.parametrize(
+@table(
     "entry", ["10.0.0.1/8", "127.1", "0x7f000001", "2130706433", "0177.0.0.1", "a b", "http://a", "a/8", "*", "*.", ".a", "a..b", "[::1]", "::1%eth0"]
 )  # fmt: skip
 def test_an_entry_that_can_allow_nothing_is_a_problem(entry: str) -> None:

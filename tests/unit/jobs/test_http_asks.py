@@ -13,6 +13,7 @@ from supervisor.core.jobs.registry import registry
 from tenure import Context
 from tenure.jobs.http import Ask, RequestFailedError, RequestRefusedError, request
 from tenure.jobs.identity.source import SourceRefusedError, load
+from tests.kit.tables import table
 
 CTX = Context(run_id="a-run", job="http.request")
 
@@ -58,7 +59,7 @@ def test_a_redirect_elsewhere_carries_no_secret(place: str) -> None:
     assert moved.body == b"{}"
 
 
-@pytest.mark.parametrize(
+@table(
     ("method", "status", "becomes"),
     [
         ("POST", 301, "GET"), ("POST", 302, "GET"), ("POST", 303, "GET"), ("POST", 307, "POST"), ("POST", 308, "POST"),

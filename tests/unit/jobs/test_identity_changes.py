@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tenure.jobs.identity.changes import Bound, Changes, KnownDomain, SourceConflictError, decide
 from tenure.jobs.identity.models import DISABLED, ENABLED
 from tenure.jobs.identity.source import UpstreamDomain
+from tests.kit.tables import table
 
 Table = dict[str, KnownDomain]
 
@@ -125,7 +126,7 @@ def test_after_any_history_the_table_is_what_was_listed_last(history: list[list[
     assert nothing.released == nothing.written == nothing.vanished == []
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "enabled", "allowed"),
     [
         ("10%", 500, 50),
@@ -143,7 +144,7 @@ def test_a_share_is_rounded_up_and_a_count_is_taken_as_it_is(value: str | int, e
     assert Bound.parse(value).allowed(enabled) == allowed
 
 
-@pytest.mark.parametrize("value", ["10", "ten", "101%", "-1%", -1, True, "", "1e1%", 0.1])
+@table("value", ["10", "ten", "101%", "-1%", -1, True, "", "1e1%", 0.1])
 def test_a_bound_that_is_neither_count_nor_share_is_refused(value: Any) -> None:
     """A typo must not read as no bound."""
     with pytest.raises(ValueError, match="max_disabled must be a count from 0 on, or a share"):

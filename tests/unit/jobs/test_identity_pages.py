@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tenure.jobs.identity.pages import PageError, Paging, next_address, paging_of
+from tests.kit.tables import table
 
 COMPLETE: list[dict[str, Any]] = [
     {},
@@ -28,7 +29,7 @@ def test_a_whole_list_is_taken_for_one(document: dict[str, Any]) -> None:
     assert paging.pages <= 1
 
 
-@pytest.mark.parametrize(
+@table(
     ("document", "headers", "expected"),
     [
         ({"next": "https://u.example/domains?page=2"}, {}, "https://u.example/domains?page=2"),
@@ -48,7 +49,7 @@ def test_the_address_of_the_next_page_is_found(
     assert paging_of(document, headers).next == expected
 
 
-@pytest.mark.parametrize(
+@table(
     ("document", "headers", "expected"),
     [
         ({"next_page_token": "abc"}, {}, Paging(more="next_page_token is set")),

@@ -10,6 +10,7 @@ import pytest
 
 from tenure.jobs.identity import source
 from tenure.jobs.identity.source import DOMAINS_MAX, SourceRefusedError, UpstreamDomain, source_label
+from tests.kit.tables import table
 
 
 def parse(data: bytes, label: str) -> list[UpstreamDomain]:
@@ -35,7 +36,7 @@ def test_a_list_is_read_with_or_without_its_wrapping(wrap: Any) -> None:
     ]
 
 
-@pytest.mark.parametrize(
+@table(
     ("document", "message"),
     [
         (b"", "no list of domains"),

@@ -13,6 +13,7 @@ import yaml
 from supervisor.core.jobs.registry import JobSpec, registry
 from supervisor.settings.schedules.settings import ScheduleSettings
 from tenure.jobs import http, identity, maintenance, shell
+from tests.kit.tables import table
 
 DOCUMENT = (Path(__file__).resolve().parents[3] / "docs" / "jobs.md").read_text()
 MODULES = (shell, http, identity, maintenance)
@@ -67,7 +68,7 @@ def test_every_argument_is_documented_with_its_default(spec: JobSpec) -> None:
             assert rows[name] == f"`{shown}`", name
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
+@table("name", EXAMPLES)
 def test_every_example_can_be_used(name: str) -> None:
     """People copy examples before they read."""
     schedule = ScheduleSettings.model_validate(EXAMPLES[name])

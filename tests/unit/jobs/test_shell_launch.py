@@ -8,6 +8,7 @@ import pytest
 
 from supervisor.core.jobs.confinement import INHERITED
 from supervisor.process.command.spec import CommandRefusedError, Launch, inherited_environment, prepare
+from tests.kit.tables import table
 
 
 def launch(command: list[str] | str, **options: Any) -> Launch:
@@ -47,7 +48,7 @@ def test_a_command_inherits_the_variables_that_are_listed() -> None:
     assert inherited_environment(tree, []) == {}
 
 
-@pytest.mark.parametrize(
+@table(
     ("command", "options", "message"),
     [
         ([], {}, "command is empty"),

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.plugins.protocol import Done, Failed, Hello, Item, ProtocolError, read_hello, read_line, request
+from tests.kit.tables import table
 
 
 def test_a_request_can_be_taken_apart_by_a_shell_script() -> None:
@@ -36,7 +37,7 @@ def test_an_answer_is_read_however_it_is_written(line: bytes, meant: Any) -> Non
     assert read_line(line, expected=3) == meant
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "said"),
     [
         (b"", "wrote what is no message"),

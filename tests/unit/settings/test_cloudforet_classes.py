@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from supervisor.importers.cloudforet.classes import Sources, TimingKind, split_name
+from tests.kit.tables import table
 
 
 def sources(directory: Path, **files: str) -> Sources:
@@ -48,7 +47,7 @@ def test_a_constructor_tells_what_it_takes_and_what_it_fixes(tmp_path: Path) -> 
     assert found.takes == {"interval", "region"}
 
 
-@pytest.mark.parametrize("name", ["", "A", "a b.C", "a..B", "a.b:", "a:b:C", "../x.Y", "a.b.C()"])
+@table("name", ["", "A", "a b.C", "a..B", "a.b:", "a:b:C", "../x.Y", "a.b.C()"])
 def test_what_names_no_class_is_refused(name: str) -> None:
     """A backend is package.module.Class or package.module:Class."""
     assert split_name(name) is None

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from supervisor.importers.crontab.lines import Setting, setting, split_command
 from supervisor.importers.crontab.reader import Entry, Host, Imported, Source, read_crontabs
 from supervisor.settings.base import SCHEDULE_ID
+from tests.kit.tables import table
 
 CRONTABS = Path(__file__).parents[2] / "data" / "crontabs"
 HOST = Host(timezone="Europe/Berlin", user="root", homes={"root": "/root", "mail": "/var/mail", "www-data": "/var/www"})
@@ -32,7 +33,7 @@ def problems(text: str, *, has_user: bool = False) -> list[str]:
     return [str(problem) for problem in read(text, has_user=has_user).problems]
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "command", "stdin"),
     [
         ("bin/run", "bin/run", None),
@@ -59,7 +60,7 @@ def test_a_command_with_escaped_percent_signs_has_no_input(text: str) -> None:
     assert split_command(plain.replace("%", "\\%")) == (plain, None)
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "expected"),
     [
         ("A=b", Setting("A", "b")),
@@ -150,7 +151,7 @@ def test_a_user_field_that_is_not_expected_is_noticed() -> None:
     assert read("* * * * * mail a\n* * * * * bin/b").warnings == ()  # mail is a command, too
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "message"),
     [
         ("@reboot root /bin/start", 'tab:1: cron "@reboot": @reboot has no time'),

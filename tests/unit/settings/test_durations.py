@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from supervisor.settings.sections.durations import format_duration, parse_duration
 from supervisor.settings.sections.models import ElectionSettings
+from tests.kit.tables import table
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "seconds"),
     [
         ("250ms", 0.25), ("15s", 15), ("5m", 300), ("2h", 7200), ("7d", 604_800), ("1h30m", 5400), ("1.5s", 1.5),
@@ -23,7 +24,7 @@ def test_a_number_with_a_unit_is_a_duration(text: object, seconds: float) -> Non
     assert parse_duration(text) == seconds
 
 
-@pytest.mark.parametrize(
+@table(
     ("value", "remedy"),
     [
         (5, "write 5s"), (2.5, "write 2.5s"), ("5", "write 5s"), ("5 s", "write 5s"), ("5S", "write 5s"), ("-5s", "write 250ms"),

@@ -14,6 +14,7 @@ from supervisor.settings.base import Section
 from supervisor.settings.loader import Loaded, load
 from supervisor.settings.schedules.complete import complete
 from supervisor.settings.sections.models import Settings
+from tests.kit.tables import table
 
 
 def sections(of: type[Section] = Section) -> Iterator[type[Section]]:
@@ -23,7 +24,7 @@ def sections(of: type[Section] = Section) -> Iterator[type[Section]]:
         yield from sections(kind)
 
 
-@pytest.mark.parametrize("kind", sorted(set(sections()), key=str))
+@table("kind", sorted(set(sections()), key=str))
 def test_every_section_is_frozen_and_knows_its_keys(kind: type[Section]) -> None:
     """What was validated cannot become something else afterwards."""
     assert kind.model_config["frozen"] is True

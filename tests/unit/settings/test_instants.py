@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.settings.schedules.instants import is_date, parse_day, parse_instant
+from tests.kit.tables import table
 
 
 def ms(text: str) -> int:
     return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "timezone", "expected"),
     [
         ("2027-01-01T09:00", "UTC", "2027-01-01T09:00+00:00"), ("2027-01-01 09:00:30", "Europe/Berlin", "2027-01-01T08:00:30+00:00"),
@@ -30,7 +31,7 @@ def test_an_instant_is_read_with_its_offset_or_in_the_zone(text: str, timezone: 
     assert parse_instant(text, timezone) == ms(expected)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "message"),
     [
         ("2027-01-01", "add a time"), ("", "is not a date and time"), ("1767225600", "is not a date and time"), ("2027-1-1T9:00", "is not a date"),

@@ -10,6 +10,7 @@ import pytest
 from supervisor.settings.document import format_path, parse_path
 from supervisor.settings.overrides import Flag
 from supervisor.settings.sections.models import Settings
+from tests.kit.tables import table
 
 SOURCES = ["first file", "second file", "conf.d/1", "conf.d/2", "variable", "flag"]
 
@@ -246,7 +247,7 @@ def test_a_path_reads_back_as_it_was_written(path: tuple[str, ...]) -> None:
     assert parse_path(format_path(path)) == path
 
 
-@pytest.mark.parametrize("text", ["", ".", "a.", ".a", "a..b", "a[0]", 'a["b"', "a=b"])
+@table("text", ["", ".", "a.", ".a", "a..b", "a[0]", 'a["b"', "a=b"])
 def test_what_is_no_path_is_refused(text: str) -> None:
     """None, and no half of a path."""
     assert parse_path(text) is None

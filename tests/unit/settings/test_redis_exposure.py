@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-
 from supervisor.settings.rules.redis_exposure import exposures
 from supervisor.settings.sections.models import RedisSettings
+from tests.kit.tables import table
 
 PLAIN, DEFAULT = "redis_password_in_plain_text", "redis_user_default"
 
 
-@pytest.mark.parametrize(
+@table(
     ("redis", "events"),
     [
         ({}, []),

@@ -17,6 +17,7 @@ from supervisor.settings.sections.redis_url import (
     parse_redis_url,
     split_address,
 )
+from tests.kit.tables import table
 
 SENTINEL, CLUSTER = Topology.SENTINEL, Topology.CLUSTER
 
@@ -51,7 +52,7 @@ def test_a_url_of_any_topology_is_read(url: str, expected: RedisUrl) -> None:
     assert not list(violations(Settings(redis=RedisSettings(url=url))))
 
 
-@pytest.mark.parametrize(
+@table(
     ("url", "fault"),
     [
         ("redis+sentinel://:hunter2@a,b", "does not name the master"),
@@ -91,9 +92,7 @@ def test_an_address_is_taken_apart_and_put_together(address: str) -> None:
     assert join_address(*split_address(address)) == address
 
 
-@pytest.mark.parametrize(
-    "address", ["", "h", "h:", ":1", "h:x", "h:0", "h:65536", "::1:6379", "[h]:1", "a b:1", "h:-1"]
-)
+@table("address", ["", "h", "h:", ":1", "h:x", "h:0", "h:65536", "::1:6379", "[h]:1", "a b:1", "h:-1"])
 def test_what_is_no_address_is_refused(address: str) -> None:
     """It came from a server, which may be confused."""
     with pytest.raises(ValueError, match="address"):

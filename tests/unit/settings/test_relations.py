@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from supervisor.settings.rules.cross_rules import violations
 from supervisor.settings.sections.models import ElectionSettings, RedisSettings, Settings
+from tests.kit.tables import table
 
 Problems = Callable[[str], list[str]]
 
@@ -61,7 +62,7 @@ def test_no_accepted_election_can_lose_its_lease_to_one_lost_reply(
     assert is_accepted == holds
 
 
-@pytest.mark.parametrize(
+@table(
     "url",
     [
         "embedded", "redis://h", "redis://h:6379", "redis://h:6379/0", "rediss://u:p%40ss@h.example:1/15", "redis://:pw@h/",

@@ -10,6 +10,7 @@ from supervisor.reload.diff import EFFECTS, POOL_EFFECTS, ConfigDifference, Effe
 from supervisor.settings.loader import Loaded
 from supervisor.settings.schema import ShapeKind, settings_shape
 from supervisor.settings.sections.models import PoolSettings, Settings
+from tests.kit.tables import table
 
 POOLS = {"io": {"kind": "async", "processes": 2}, "cpu": {"kind": "sync"}}
 RUNNING: dict[str, Any] = {"workers": POOLS, "log": {"level": "info"}}
@@ -52,7 +53,7 @@ def test_nothing_changed_is_nothing_to_do() -> None:
     assert diff({}) == ConfigDifference()
 
 
-@pytest.mark.parametrize(
+@table(
     ("changes", "path"),
     [
         ({"cluster": "other"}, "cluster"),

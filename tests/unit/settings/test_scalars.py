@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.settings.scalars import Trap, resolve
+from tests.kit.tables import table
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "value"),
     [
         ("", None), ("~", None), ("null", None), ("NULL", None), ("true", True), ("FALSE", False), ("0", 0), ("-3", -3),
@@ -25,7 +25,7 @@ def test_what_all_parsers_agree_on_has_its_value(text: str, value: object) -> No
     assert type(resolve(text)) is type(value)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "remedy"),
     [
         ("on", "write true or false, or quote it"), ("Off", "write true or false"), ("yes", "write true"), ("NO", "write true"),

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from supervisor.settings.document import Node
 from supervisor.settings.schedules.files import Format, guess_format, read_entries
+from tests.kit.tables import table
 
 
 def plain(raw: str, name: str = "f", form: Format | None = None) -> dict[str, object]:
@@ -14,7 +13,7 @@ def plain(raw: str, name: str = "f", form: Format | None = None) -> dict[str, ob
     return {key: value.plain() if isinstance(value, Node) else value for key, value in found.schedules.items()}
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "raw", "form"),
     [
         ("a.json", b"", Format.JSON),
@@ -51,7 +50,7 @@ def test_every_entry_knows_its_line() -> None:
     assert read_entries(b"a: {job: j}\nb: {job: k}\n", name="f.yaml").schedules["b"].origin == "f.yaml:2"
 
 
-@pytest.mark.parametrize(
+@table(
     ("name", "raw", "told"),
     [
         ("f.ndjson", b'{"id": "a"}\n{"id": "a"}', "f.ndjson:2: id: 'a' is there already; see line 1"),

@@ -17,6 +17,7 @@ from supervisor.settings.loader import Loaded
 from supervisor.settings.masking import mask_url
 from supervisor.settings.render import public_view, sources_text, to_json, to_yaml
 from supervisor.settings.sections.models import Settings
+from tests.kit.tables import table
 
 SECRET = "hunter2"
 
@@ -167,7 +168,7 @@ def test_no_problem_about_a_flag_or_variable_holds_a_secret(flag: str, desk: Any
         assert SECRET not in line
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "masked"),
     [
         ("redis://user:pw@h/0", "redis://user:**********@h/0"), ("redis://:pw@h", "redis://:**********@h"), ("redis://token@h", "redis://**********@h"),

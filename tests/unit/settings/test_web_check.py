@@ -13,6 +13,7 @@ from supervisor.settings.sections.models import Settings
 from supervisor.settings.web import check
 from supervisor.settings.web.check import web_problems
 from supervisor.version import install_extra
+from tests.kit.tables import table
 
 DATA = Path(__file__).parents[2] / "data/tls"
 
@@ -113,7 +114,7 @@ def test_a_secret_that_could_be_guessed_signs_nothing() -> None:
     assert "hunter2" not in problem
 
 
-@pytest.mark.parametrize(
+@table(
     ("web", "said"),
     [
         ({"host": "unix:run/http.sock"}, "web.host: 'unix:run/http.sock' names no absolute path of a socket"),

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from supervisor.settings.yaml_source import BYTES_MAX, DEPTH_MAX, Parsed, parse_text, read_file
+from tests.kit.tables import table
 
 
 def parse(text: str) -> Parsed:
@@ -80,7 +81,7 @@ def test_keys_are_texts_as_written() -> None:
     assert plain("on: 1\n2026: 2\n~: 3\ntrue: 4\n") == {"on": 1, "2026": 2, "~": 3, "true": 4}
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "where", "message"),
     [
         ("a:\n\tb: 1\n", "f:2:1", "indent with spaces, not tabs"),
@@ -102,7 +103,7 @@ def test_a_syntax_error_names_line_and_column(text: str, where: str, message: st
     assert message in str(problem)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "message"),
     [
         ("a: 1\n---\nb: 2\n", "f:2: a second document starts here"),

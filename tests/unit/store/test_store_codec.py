@@ -16,6 +16,7 @@ from supervisor.store.wire import codec
 from supervisor.store.wire.definition import StoredDefinition, pack_definition, timing_digest, unpack_definition
 from supervisor.store.wire.envelope import check_run_id, pack, unpack
 from supervisor.store.wire.poll import ERROR_BYTES_MAX, fence_parts, pack_error, pack_result
+from tests.kit.tables import table
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(max_size=20),
@@ -49,7 +50,7 @@ def test_kind_and_priority_in_front_win() -> None:
     assert (template.kind, template.priority) == (Kind.SYNC, 0)
 
 
-@pytest.mark.parametrize("data", [b"", b"a", b"a1", b"x1{}", b"ab{}", b"a1{}", b"a1[]", b'a1{"v":1}', b"\xff\xff\xff"])
+@table("data", [b"", b"a", b"a1", b"x1{}", b"ab{}", b"a1{}", b"a1[]", b'a1{"v":1}', b"\xff\xff\xff"])
 def test_foreign_bytes_are_a_decode_error(data: bytes) -> None:
     """One kind of error for all of them, so that one handler is enough."""
     with pytest.raises(msgspec.DecodeError):
@@ -63,7 +64,7 @@ def test_fields_of_a_newer_version_are_tolerated() -> None:
     assert unpack(newer).id == "a"
 
 
-@pytest.mark.parametrize("run_id", ["", "a b", "a,b", "a|b", "a\nb", "ä", "x" * 256, "a\x00"])
+@table("run_id", ["", "a b", "a,b", "a|b", "a\nb", "ä", "x" * 256, "a\x00"])
 def test_ids_that_scripts_cannot_carry_are_refused(run_id: str) -> None:
     """They stand between separators."""
     with pytest.raises(ValueError, match="run id"):

@@ -29,6 +29,7 @@ from supervisor.store.client.sync_client import AsyncStore, Store
 from supervisor.store.election.leases import Leases
 from supervisor.store.keys import Keys
 from supervisor.store.scripts import script_names
+from tests.kit.tables import table
 
 UNAVAILABLE = [
     wire.ConnectionError("Error 111 connecting"),
@@ -93,7 +94,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize("error", UNAVAILABLE, ids=repr)
+@table("error", UNAVAILABLE)
 def test_what_may_pass_is_worth_a_retry(error: Exception) -> None:
     """A role goes on; nothing exits because a server restarts."""
     meant = translate(error, where="r:1", operation="turn")
@@ -101,7 +102,7 @@ def test_what_may_pass_is_worth_a_retry(error: Exception) -> None:
     assert str(meant).startswith("Redis at r:1 is not available for turn: ")
 
 
-@pytest.mark.parametrize("error", REFUSED, ids=repr)
+@table("error", REFUSED)
 def test_what_a_person_must_mend_is_refused(error: Exception) -> None:
     """Trying again would hide it."""
     meant = translate(error, where="r:1", operation="turn")
@@ -109,7 +110,7 @@ def test_what_a_person_must_mend_is_refused(error: Exception) -> None:
     assert "r:1 refused turn: " in str(meant)
 
 
-@pytest.mark.parametrize(("error", "what"), [pytest.param(error, what, id=name) for name, error, what in WORDS])
+@table(("error", "what"), [pytest.param(error, what, id=name) for name, error, what in WORDS])
 def test_every_fault_is_told_in_words_a_person_can_act_on(error: Exception, what: str) -> None:
     """What it is, and what to do where somebody can do something."""
     assert what in str(translate(error, where="r:1", operation="turn"))

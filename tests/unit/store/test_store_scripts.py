@@ -13,6 +13,7 @@ from supervisor.store.client.preflight import SCRIPT_COMMANDS, acl_rules
 from supervisor.store.keys import Keys
 from supervisor.store.queues.sessions import check_session
 from supervisor.store.scripts import _read, _sections, _with_theirs, script, script_names
+from tests.kit.tables import table
 
 VARIABLES = re.compile(
     r"\blocal (?!function)([\w, ]+)|\bfunction ?\w*\(([\w, ]+)\)|\bfor ([\w, ]+?) (?:in|=)|\blocal function (\w+)"
@@ -51,7 +52,7 @@ def texts(name: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("name", script_names())
+@table("name", script_names())
 def test_each_script_uses_exactly_the_parameters_it_declares(name: str) -> None:
     """A header that is not true is worse than none."""
     item = script(name)
@@ -80,7 +81,7 @@ def test_each_parameter_is_described_and_each_key_has_its_type() -> None:
     assert faults == []
 
 
-@pytest.mark.parametrize("name", script_names())
+@table("name", script_names())
 def test_a_parameter_keeps_its_name_and_its_meaning(name: str) -> None:
     """Another variable of its name would be read in its place; only a form of its own value may take it over."""
     item = script(name)
@@ -154,7 +155,7 @@ def test_every_key_of_a_cluster_has_its_hash_tag_and_no_other_clusters_prefix() 
     assert not any(name.startswith(Keys("pro").prefix) for name in names)
 
 
-@pytest.mark.parametrize("name", ["", "{x}", "a:b", "a b", "-a", ".a", "x" * 65, "é", "a\n"])
+@table("name", ["", "{x}", "a:b", "a b", "-a", ".a", "x" * 65, "é", "a\n"])
 def test_names_that_would_break_a_key_are_refused(name: str) -> None:
     """Cluster and queue names stand in keys."""
     with pytest.raises(ValueError, match="must be 1 to 64 characters"):

@@ -13,6 +13,7 @@ import pytest
 from supervisor.core.model import Envelope, Kind, Template
 from supervisor.core.retry import Retry
 from supervisor.store.wire.envelope import pack, unpack
+from tests.kit.tables import table
 
 RECORDED = Path(__file__).parents[2].joinpath("data", "envelopes-v1.txt").read_bytes().splitlines()
 BY_ID = {unpack(line).id: (line, unpack(line)) for line in RECORDED}
@@ -59,9 +60,7 @@ def test_what_a_later_version_adds_is_passed_over(line: bytes) -> None:
     assert unpack(limits + brace + later) == unpack(line)
 
 
-@pytest.mark.parametrize(
-    "data", [b"", b"a", b"x1{}", b"a1", b"ax{}", b"a1[", b"a1[u", b"a1[u]", b"a1{}", b"a1[u]{}", b"a1[]]{}"]
-)
+@table("data", [b"", b"a", b"x1{}", b"a1", b"ax{}", b"a1[", b"a1[u", b"a1[u]", b"a1{}", b"a1[u]{}", b"a1[]]{}"])
 def test_what_is_no_envelope_is_an_error_of_one_kind(data: bytes) -> None:
     """A worker buries it with its reason and goes on."""
     with pytest.raises(msgspec.DecodeError):

@@ -16,6 +16,7 @@ import structlog
 
 from supervisor.telemetry.log_lines.log_sink import LINE_BYTES_MAX
 from supervisor.telemetry.logs import bind_run, configure
+from tests.kit.tables import table
 
 pytestmark = pytest.mark.usefixtures("logging_restored")
 
@@ -186,7 +187,7 @@ def test_secrets_are_masked_wherever_they_stand() -> None:
     assert "hunter2" not in out.getvalue()
 
 
-@pytest.mark.parametrize(
+@table(
     "fields",
     [
         {"output": "x" * 100_000},
@@ -198,7 +199,6 @@ def test_secrets_are_masked_wherever_they_stand() -> None:
         {"file": "bad\udcffname"},
         {"big": 2**200, "nan": float("nan"), "odd": {1: 2}, "set": {1}, "bytes": b"\xff", "object": object()},
     ],
-    ids=["long", "wide", "list", "escaped", "many fields", "long name", "surrogate", "odd types"],
 )
 def test_any_event_becomes_one_json_line_that_one_write_carries(fields: dict[str, Any]) -> None:
     """Beyond PIPE_BUF the kernel may cut a write in two and put another process' line between."""

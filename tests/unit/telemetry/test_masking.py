@@ -6,7 +6,6 @@ import time
 from enum import Enum
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import SecretStr
@@ -21,11 +20,12 @@ from supervisor.telemetry.masking import (
     mask_entry,
     mask_text,
 )
+from tests.kit.tables import table
 
 SECRET = "hunter2secret"
 
 
-@pytest.mark.parametrize(
+@table(
     "name",
     ["password", "PASSWORD", "db_password", "passwordHash", "access_token", "token", "Authorization", "client-secret",
      "apiKey", "API_KEY", "private_key", "secretKey", "Set-Cookie", "sentry_dsn", "credentials"],
@@ -37,15 +37,13 @@ def test_a_value_under_a_secret_name_is_hidden(name: str) -> None:
     assert mask_entry(name, 4711) == MASK
 
 
-@pytest.mark.parametrize(
-    "name", ["tokens_deleted", "job", "key", "monkey", "passed", "tokenizer", "author", "compass_heading", "", "7"]
-)
+@table("name", ["tokens_deleted", "job", "key", "monkey", "passed", "tokenizer", "author", "compass_heading", "", "7"])
 def test_a_name_that_only_looks_secret_stays_readable(name: str) -> None:
     """A count of deleted tokens is what the operator wants to see."""
     assert not is_secret_name(name)
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "shown"),
     [
         (f"redis://:{SECRET}@host:6379/0", "redis://***@host:6379/0"),
@@ -177,14 +175,14 @@ def test_the_length_of_a_text_beyond_what_is_shown_costs_nothing() -> None:
     assert shown == f"{text[:1000]}…(+{len(text) - 1000})"
 
 
-@pytest.mark.parametrize(
+@table(
     "form",
     ["redis://user:{}@host", "https://{}@host/x", "https://u:x/{}@host", "password={} x", "token='{} x'", 'pwd="{}" x',
      "Authorization: Bearer {} x", "authorization='{}'", "--password {} x", "password: {} x", "Cookie: a={}; b",
      "X-Api-Key: {} x", "token: 1{} x", "sent bearer {} x", "said {} x",
      "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----"],
 )  # fmt: skip
-@pytest.mark.parametrize("length", [8, 40, 5000])
+@table("length", [8, 40, 5000])
 def test_a_secret_that_the_cut_divides_is_not_shown_in_part(form: str, length: int) -> None:
     """At every offset around the cut, and also where its end lies beyond all that is looked at."""
     secret = "".join(f"{number:04x}" for number in range(40960, 40960 + length // 4))

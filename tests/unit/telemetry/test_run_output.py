@@ -23,6 +23,7 @@ from supervisor.telemetry import logs, run_output
 from supervisor.telemetry.masking import hiding
 from supervisor.telemetry.run_context import enter_run
 from supervisor.telemetry.run_output import HALF_BYTES, RunOutput, streams_heard
+from tests.kit.tables import table
 
 pytestmark = pytest.mark.usefixtures("logging_restored")
 FITS = 2 * HALF_BYTES
@@ -103,11 +104,10 @@ def test_very_many_short_texts_stay_within_the_bounds() -> None:
     assert output.excerpt(is_over=True).cut_chars > 100_000
 
 
-@pytest.mark.parametrize("filler", ["", "x" * (HALF_BYTES - 30), "line\n" * 60_000], ids=["whole", "head", "tail"])
-@pytest.mark.parametrize(
+@table("filler", ["", "x" * (HALF_BYTES - 30), "line\n" * 60_000])
+@table(
     "pieces",
     [("password=", "hunter2\n"), ("pass", "word=hunt", "er2\n"), ("password=\x1b[31m", "hunter2\x1b[0m\n")],
-    ids=["before the value", "inside", "coloured"],
 )
 def test_a_secret_in_several_writes_is_masked(filler: str, pieces: tuple[str, ...]) -> None:
     """Masked is what people read, not what one call wrote."""

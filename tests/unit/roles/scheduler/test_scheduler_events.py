@@ -6,15 +6,15 @@ import os
 from typing import Any
 
 import msgspec
-import pytest
 
 from supervisor.core.events import Event
 from supervisor.roles.scheduler.main import SchedulerReport
 from supervisor.telemetry import events
 from supervisor.telemetry.events import Mailbox
+from tests.kit.tables import table
 
 
-@pytest.mark.parametrize(
+@table(
     ("decision", "fields", "expected"),
     [
         ("schedule_paused", {"schedule": "s"}, ("schedule_paused", "info", "s")),

@@ -9,7 +9,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -21,6 +20,7 @@ from supervisor.roles.web.cluster_snapshot import Overview
 from supervisor.roles.web.handlers import Pages
 from supervisor.roles.web.metrics import Scrape
 from supervisor.telemetry import metrics
+from tests.kit.tables import table
 
 UNITS = ("_seconds", "_bytes", "_info", "_total")
 COUNTS = re.compile(
@@ -122,7 +122,7 @@ def described() -> list[tuple[str, str, tuple[str, ...], str]]:
     return sorted([*stored, *[(one.name, one.kind, one.labels, one.help) for one in metrics.COMPUTED]])
 
 
-@pytest.mark.parametrize("metric", described(), ids=lambda metric: metric[0])
+@table("metric", described())
 def test_every_metric_keeps_the_rules_of_naming(metric: tuple[str, str, tuple[str, ...], str]) -> None:
     """Prefix, base unit or a plain count, _total on counters alone, a help that is a sentence."""
     name, kind, labels, text = metric

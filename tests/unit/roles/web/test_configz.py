@@ -23,6 +23,7 @@ from supervisor.roles.web.configz import (
 from supervisor.settings import loader
 from supervisor.settings.loader import load
 from supervisor.settings.sections.models import Settings
+from tests.kit.tables import table
 
 SECRET = "hunter2"
 
@@ -119,7 +120,7 @@ def test_the_rest_is_shown_as_people_write_it() -> None:
     assert pool["recycle_age"] is None
 
 
-@pytest.mark.parametrize(
+@table(
     ("url", "shown"),
     [
         ("embedded", "embedded"),

@@ -17,6 +17,7 @@ from supervisor.roles.child import Seat
 from supervisor.roles.web import dashboard
 from supervisor.roles.web.cluster_snapshot import Overview
 from supervisor.roles.web.status import status
+from tests.kit.tables import table
 
 VOID = {"meta", "link", "br"}
 TEXT = ("text", "quiet", "link", "good", "warn", "bad")
@@ -81,7 +82,7 @@ def test_an_outage_of_redis_is_shown_as_such(make_page: Callable[..., str]) -> N
     assert "worker-io-0" in page
 
 
-@pytest.mark.parametrize(("colours", "foreground", "ground"), [
+@table(("colours", "foreground", "ground"), [
     (colours, foreground, ground)
     for colours, foreground, ground in product((dashboard.LIGHT, dashboard.DARK), TEXT, ("ground", "panel"))
 ])  # fmt: skip

@@ -24,6 +24,7 @@ from supervisor.settings.sections.models import Settings
 from supervisor.settings.sections.web import WebSettings
 from supervisor.settings.web.tokens import Scope, Token
 from tests.kit.clock import FakeClock
+from tests.kit.tables import table
 
 ROOT = Path(__file__).parents[4]
 HEALTH = {
@@ -138,7 +139,7 @@ def test_every_scope_of_a_route_by_binding_and_setting(
         assert code_of(guard, asking[who], needed) == expected, (needed, who)
 
 
-@pytest.mark.parametrize(
+@table(
     ("field", "is_answered"),
     [
         ("localhost", True), ("LOCALHOST:8080", True), ("localhost.", True), ("127.0.0.1:1", True), ("[::1]:8080", True),

@@ -17,6 +17,7 @@ from supervisor.roles.web.access.token_refusals import ADDRESSES_MAX, BURST, FOL
 from supervisor.settings.sections.web import WebSettings
 from supervisor.settings.web.tokens import POWERFUL_JOBS, Scope, Token, is_powerful
 from tests.kit.clock import FakeClock
+from tests.kit.tables import table
 from tests.unit.roles.web.test_rights import asked, code_of
 
 ROOT = Path(__file__).parents[4]
@@ -141,7 +142,7 @@ def test_so_many_addresses_are_remembered() -> None:
     assert len(refusals._addresses) == ADDRESSES_MAX
 
 
-@pytest.mark.parametrize(
+@table(
     ("scope", "jobs", "job", "is_let_in"),
     [
         (Scope.OPERATE, (), "mail.send", True), (Scope.OPERATE, (), "shell.command", False), (Scope.OPERATE, (), "http.request", False),

@@ -13,6 +13,7 @@ from supervisor.roles.worker.attempt.children import Children, SpawnError
 from supervisor.store.queues.runs import CHILDREN_MAX
 from supervisor.store.wire.envelope import unpack
 from tenure import Context, Retry
+from tests.kit.tables import table
 
 
 @job("children.part", queue="parts", priority="low", timeout=7, retry=Retry(attempts=2))
@@ -121,7 +122,7 @@ def test_the_same_key_for_something_else_is_refused(changed: dict[str, Any]) -> 
     assert len(children_of(ctx).take()) == 1
 
 
-@pytest.mark.parametrize(
+@table(
     ("arguments", "error", "words"),
     [
         ({"job": "children.missing"}, UnknownJobError, "children.missing"),

@@ -14,6 +14,7 @@ from supervisor.roles.child import Seat
 from supervisor.roles.worker.polling.poll import LOOK_EVERY_S, QUIET_S, Part, SuspectLane, starts_max
 from supervisor.settings.sections.models import Settings
 from tests.kit.clock import FakeClock
+from tests.kit.tables import table
 
 SLOTS = 4
 NAMES = ("worker-io-0", "worker-io-1", "worker-io-x-0")  # two of one pool, one of another
@@ -149,7 +150,7 @@ def test_it_makes_room_for_as_long_as_needed_at_most() -> None:
     assert lane.quiet_s == pytest.approx(3)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@table("seed", range(40))
 def test_a_suspect_begins_after_a_written_number_of_other_runs(seed: int) -> None:
     """Work without end, each run as long as its hard timeout allows: the worst that a pool can be given."""
     draw = random.Random(seed)
