@@ -8,7 +8,7 @@ from supervisor.core.model import Outcome
 from supervisor.store.schedules.fire import DuePage
 from supervisor.store.schedules.state import ScheduleState
 from supervisor.store.wire.fire import FireCode, What
-from tests.kit.builders import StoreCalls, schedule
+from tests.kit.builders import StoreCalls, envelope, schedule
 
 S = "r.1/w-0/1"
 BACKLOG = [f"s@{number}" for number in range(1, 2001)]
@@ -76,3 +76,24 @@ def test_a_backlog_of_runs_that_may_overlap_is_neither_checked_nor_kept_whole(wo
     assert world.run(world.schedules.state("s")).counters.after_ms > 0
     call = world.schedules.due(DuePage(after_ms=0, until_ms=0, late_ms=0, limit=0), ids=["s"])
     assert world.run(call).seen[0].live == 0
+
+
+def test_the_end_of_a_run_takes_its_own_line_out_of_thousands(world: StoreCalls) -> None:
+    """Other ids begin like its own, or end like it; at the front, in the middle, at the end, and alone."""
+    world.run(world.declare_call(world.lead(), schedule("s", max_running=100_000)))
+    live, ids = world.keys.schedule_live, [f"s@{n}" for n in (1, 11, 111, 21, 2)]
+    world.open("w")
+    world.enqueue(*(envelope(run_id) for run_id in ids))
+    world.fetch("w")
+    crowd = [f"default s@{n}" for n in range(10_000, 30_000)]
+    world.raw.hset(live, "s", "\n".join([*(f"default {run_id}" for run_id in ids[:4]), *crowd, "default s@2"]))
+    for n, run_id in enumerate(ids, 1):
+        world.ack("w", run_id)
+        left = [f"default {other}" for other in ids[n:4]] + crowd + ["default s@2"] * (n < 5)
+        assert world.raw.hget(live, "s") == "\n".join(left).encode()
+
+    world.enqueue(envelope("s@7"))
+    world.fetch("w")
+    world.raw.hset(live, "s", "default s@7")
+    world.ack("w", "s@7")
+    assert not world.raw.hexists(live, "s")
