@@ -40,6 +40,9 @@ local function log_write(id, born, number, output, now)
     end
   end
   if bytes == 0 then return log_forget(id) end
+  if redis.call('EXISTS', keys.run_logs) == 0 then
+    redis.call('DEL', keys.run_logs_bytes) -- nothing could be dropped to make room for what it counts
+  end
   local before = tonumber(redis.call('HGET', keys.run_logs_bytes, id) or 0)
   redis.call('HSET', keys.run_logs_bytes, id, whole(bytes))
   local all = redis.call('HINCRBY', keys.run_logs_bytes, '', whole(bytes - before))

@@ -115,6 +115,17 @@ def test_all_output_together_is_bounded(world: StoreCalls) -> None:
     assert counted(world)[0] == counted(world)[1]
 
 
+def test_output_is_kept_although_the_list_of_what_was_kept_is_gone(world: StoreCalls) -> None:
+    """Somebody deleted it, or a server that may evict did: what it listed can make no room, and is counted no more."""
+    world.open(S)
+    end(world, item("a"))
+    world.raw.hset(f"{world.keys.prefix}logs:bytes", "", 40_000_000)
+    world.raw.delete(f"{world.keys.prefix}logs")
+    end(world, item("b"), item("c"))
+
+    assert (kept(world, "b"), kept(world, "c")) == (["said"], ["said"])
+
+
 def test_a_full_memory_refuses_the_output_and_not_the_end(world: StoreCalls) -> None:
     """Nor does a key of somebody else; nothing of either is written half."""
     world.open(S)
