@@ -194,6 +194,7 @@ class AsyncRuns:
     def _note_end(self, execution: Execution, value: Any, error: BaseException | None) -> None:
         executor, key = self._executor, execution.key
         del self._running[key]
+        execution.task = None  # its context leads back here: without this, only the garbage collector could free both
         self._has_suspect = False  # if one ran, it ran alone
         ack = None
         if error is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ import pytest
 from supervisor.core.model import Envelope, Kind, Template
 from supervisor.core.supervision.inflight import RunState
 from supervisor.core.supervision.scoreboard import ChildState
+from supervisor.roles.worker.attempt.executor import Execution
 from tenure import Context, Retry, job
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 
@@ -66,6 +68,32 @@ async def test_a_run_is_dead_after_its_last_attempt_and_says_why(shop: WorkerKit
     assert (error["type"], error["message"]) == ("ValueError", "never")
     assert "in broken" in error["traceback"]
     shop.assert_clean()
+
+
+async def test_an_ended_attempt_is_freed_without_the_garbage_collector(shop: WorkerKit) -> None:
+    """One that waits for a collection costs every run its share of that collection."""
+
+    @job("plain")
+    async def plain() -> None: ...
+
+    @job("with-context")
+    async def with_context(context: Context) -> None:
+        print("a line that is kept")  # noqa: T201 - its output leads back to the attempt
+
+    @job("failing", retry=Retry(attempts=1))
+    async def failing(context: Context) -> None:
+        raise ValueError
+
+    for name in ("plain", "with-context", "failing"):
+        shop.enqueue(name)
+    gc.collect()
+    gc.disable()
+    try:
+        async with shop.worker():
+            await until(lambda: shop.ended(3), what="the runs")
+        assert [each.spec.name for each in gc.get_objects() if isinstance(each, Execution)] == []
+    finally:
+        gc.enable()
 
 
 async def test_a_soft_timeout_cancels_the_job_and_counts_as_a_failure(shop: WorkerKit) -> None:
