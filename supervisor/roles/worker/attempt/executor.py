@@ -35,7 +35,7 @@ from supervisor.core.supervision.scoreboard import UnwantedReason
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.roles.worker.attempt.children import Children
 from supervisor.roles.worker.attempt.context import Context, Enqueuer
-from supervisor.roles.worker.attempt.failure import Failure, describe, encoded_result, granted, is_clean_exit, is_final
+from supervisor.roles.worker.attempt.failure import describe, encoded_result, granted, is_clean_exit, is_final
 from supervisor.roles.worker.attempt.invocation import JobInvoker
 from supervisor.roles.worker.attempt.planning import is_planner
 from supervisor.roles.worker.attempt.rejections import Refusals
@@ -43,7 +43,7 @@ from supervisor.roles.worker.attempt.run_output import Leavings
 from supervisor.roles.worker.attempt.steps import Steps
 from supervisor.roles.worker.run_logs import OutputKeeping
 from supervisor.roles.worker.run_reporting import RunReporter, identity
-from supervisor.store.queues.runs import Ack, BrokenRun, Child, FetchedRun
+from supervisor.store.queues.runs import Ack, BrokenRun, FetchedRun
 from supervisor.store.queues.steps import StepCalls
 from supervisor.telemetry.run_output import RunOutput
 
@@ -261,7 +261,7 @@ class Executor:
         if execution.unwanted is not None:
             outcome, note = _GAVE_WAY[execution.unwanted]
             self.ends.gave_way(fetched, outcome, seconds, now_ns)
-            return self._ack(execution, outcome, elapsed_ns, note=note)
+            return self._ack(execution, outcome, elapsed_ns, history_note=note)
         if isinstance(error, VetoedError):
             return self._refusals.vetoed(fetched, error.veto, started_ms=execution.started_ms)
         template = fetched.envelope.template
@@ -281,8 +281,9 @@ class Executor:
         left = execution.context.leavings if execution.context is not None and outcome is Outcome.DEAD else None
         left_behind = left.pack(keep_s=template.result_ttl_s) if left is not None else None
         return self._ack(
-            execution, outcome, elapsed_ns, failure=failure, retry_delay_ms=delay_ms, left_behind=left_behind
-        )
+            execution, outcome, elapsed_ns,
+            error=failure.as_error(), history_note=failure.note, retry_delay_ms=delay_ms, left_behind=left_behind,
+        )  # fmt: skip
 
     def give_back(self, fetched: FetchedRun) -> Ack:
         """Return the acknowledgement of a run that was not started: it waits again, nothing charged."""
@@ -298,22 +299,16 @@ class Executor:
         return self._refusals.bury(broken)
 
     def _ack(
-        self,
-        execution: Execution,
-        outcome: Outcome,
-        elapsed_ns: int,
-        *,
-        result: bytes | None = None,
-        failure: Failure | None = None,
-        retry_delay_ms: int = 0,
-        children: tuple[Child, ...] = (),
-        left_behind: bytes | None = None,
-        note: str = "",
+        self, execution: Execution, outcome: Outcome, elapsed_ns: int, *, result: bytes | None = None, **more: Any
     ) -> Ack:
+        """Return an acknowledgement; ``more`` are the fields that most do not need.
+
+        A call with more than 15 named arguments costs a dictionary of them, made and read for each run.
+        """
         fetched = execution.fetched
         envelope = fetched.envelope
         template = envelope.template
-        return Ack(
+        ack = Ack(
             run_id=envelope.id,
             queue=fetched.queue,
             attempt=fetched.attempt,
@@ -322,17 +317,13 @@ class Executor:
             schedule=envelope.schedule,
             result=result,
             result_ttl_ms=0 if result is None else round(1000 * template.result_ttl_s),
-            retry_delay_ms=retry_delay_ms,
-            error=failure.as_error() if failure else None,
             started_ms=execution.started_ms,
             # Not by the wall clock, which may have been set back meanwhile: a run never ends before it starts.
             ended_ms=execution.started_ms + (elapsed_ns + 500_000) // MILLISECOND_NS,
-            history_note=failure.note if failure else note,
             job=template.job,
-            children=children,
-            left_behind=left_behind,
             log=None if self.outputs is None or execution.output is None else self.outputs.ended(execution, outcome),
         )
+        return msgspec.structs.replace(ack, **more) if more else ack
 
 
 def _left(execution: Execution, context: Context) -> dict[str, Any]:
@@ -341,7 +332,7 @@ def _left(execution: Execution, context: Context) -> dict[str, Any]:
     follow = () if context.children is None else context.children.follow()
     leavings = context.leavings
     if leavings is None and not (children or follow):
-        return {"note": "planned nothing"} if is_planner(execution.spec.function) else {}
+        return {"history_note": "planned nothing"} if is_planner(execution.spec.function) else {}
     leavings = leavings or Leavings()
     left_behind = leavings.pack(children=children, follow=follow, keep_s=context.result_ttl_s)
-    return {"children": children, "left_behind": left_behind, "note": leavings.note}
+    return {"children": children, "left_behind": left_behind, "history_note": leavings.note}
