@@ -12,6 +12,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from pydantic import SecretStr
+
 from supervisor.core.network.url_credentials import MARK, userinfo_of
 
 EMBEDDED = "embedded"
@@ -74,15 +76,32 @@ def variables_of(references: Iterable[str]) -> set[str]:
 
 
 def mask_references(data: dict[str, Any], references: Mapping[tuple[str | int, ...], str]) -> dict[str, Any]:
-    """Return a dump of settings with the text of the reference in place of each value that came from one."""
+    """Return a dump of settings with the text of the reference in place of each value that came from one.
+
+    Of a value that the dump masks nothing else is shown: what stands beside a reference is a part of the secret.
+    """
     for path, text in references.items():
-        data = _put(data, path, mask_url(text))
+        data = _put(data, path, text)
     return data
+
+
+def _written(text: str, value: Any) -> str:
+    """Return ``text`` as it may stand in place of the dumped ``value``."""
+    value = MASK if isinstance(value, SecretStr) else value
+    if not isinstance(value, str) or not value.endswith(MASK):
+        return mask_url(text)
+    head = value.removesuffix(MASK)  # of a URL its server
+    at = len(head) if text.startswith(head) else 0
+    shown = text[:at]
+    for found in REFERENCE.finditer(text, at):
+        shown += (MASK if found.start() > at else "") + found[0]
+        at = found.end()
+    return shown + (MASK if at < len(text) else "")
 
 
 def _put(value: Any, path: tuple[str | int, ...], text: str) -> Any:
     if not path:
-        return text
+        return _written(text, value)
     step, rest = path[0], path[1:]
     if isinstance(value, dict):
         key = step if step in value else f"{step}_s"  # the name of a duration's field, in a dump without aliases

@@ -190,3 +190,26 @@ def test_settings_with_and_without_references_are_told_apart(
     desk.add("replica: ${env:A}\n")
     assert desk.load({"A": "x"}).settings != Settings(replica="x")
     assert desk.load({"A": "x"}).settings == desk.load({"A": "x"}).settings
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("redis: {url: 'redis://h', password: 'hunter2-${env:PW}'}", "${env:PW}"),
+        ("redis: {url: 'redis://h', password: '${env:PW}hunter2${env:PW}'}", "${env:PW}"),
+        ("commands: {key: 'hunter2hunter2hunter2hunter2hunter2${env:PW}'}", "${env:PW}"),
+        ("events: {webhook_url: 'https://chat.example/hunter2/${env:PW}?key=hunter2'}", "${env:PW}"),
+        ("events: {webhook_url: 'https://${env:PW}.example/hunter2'}", "${env:PW}"),
+        ("webhooks: {w: {url: 'https://chat.example/hunter2/${env:PW}'}}", "https://chat.example/"),
+        ("webhooks: {w: {url: 'https://chat.example', headers: {x: 'hunter2 ${env:PW}'}}}", "${env:PW}"),
+        ("plugins: {p: {command: [/bin/true, 'hunter2${env:PW}'], env: {A: 'hunter2${env:PW}'}}}", "${env:PW}"),
+    ],
+)
+def test_what_stands_beside_a_reference_in_a_secret_is_not_shown(text: str, shown: str, desk: Any) -> None:
+    """It is a part of the secret, wherever the rest comes from."""
+    desk.add(text)
+
+    found = everything_shown(desk.load({"PW": "part"}))
+
+    assert SECRET not in found
+    assert shown in found
