@@ -47,12 +47,13 @@ local function promote(queue, now)
   local heads, tails, newer, gone, bells = {}, {}, {}, {}, { a = 0, s = 0 }
   for n, id in ipairs(due) do
     if data[n] then
-      local kind, header = string.sub(data[n], 1, 1), header_of(data[n])
+      local head, header = string.match(data[n], '^[as][012]') or 'a1', header_of(data[n]) -- a broken one ends where it is read
+      local kind = string.sub(head, 1, 1)
       local _, crashes = charges(att[n])
       if crashes > 0 then
         add(tails, keys.suspect(queue, kind), id)
       else
-        add((att[n] or (header and limits_in(header).rate)) and heads or tails, ready(queue, data[n]), id)
+        add((att[n] or (header and limits_in(header).rate)) and heads or tails, ready(queue, head), id)
         if header and not att[n] then
           newer[#newer + 1] = n
         end

@@ -37,6 +37,21 @@ def test_a_run_goes_through_queue_worker_and_history(world: StoreCalls) -> None:
     assert world.fsck() == []
 
 
+@pytest.mark.parametrize("data", [b"", b"x", b"x1{}", b"a9{}", b"{}", b"\xff\x00", b"s"])
+def test_a_delayed_run_that_is_broken_stops_no_turn(world: StoreCalls, data: bytes) -> None:
+    """Whoever may write to Redis wrote it; a worker is given it, and ends it."""
+    world.open(S)
+    keys = world.keys.queue("default")
+    world.raw.hset(keys.data, "evil", data)
+    world.raw.zadd(keys.later, {"evil": 0})
+    world.enqueue(envelope("good"))
+
+    reply = world.turn(S, want=2)
+
+    assert [run.envelope.id for run in reply.runs] == ["good"]
+    assert [broken.run_id for broken in reply.broken] == ["evil"]
+
+
 @pytest.mark.usefixtures("no_leaks")
 def test_finished_runs_leave_nothing_but_history_and_counters(world: StoreCalls) -> None:
     """Memory must not grow with the number of runs that ever ran."""
