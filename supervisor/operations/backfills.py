@@ -75,23 +75,15 @@ class BackfillPlan:
 
     definition: ScheduleDef
     known: SchedulePast
-    chunks: list[Chunk]
+    last: Chunk
     runs: list[BackfillRun]
+    skipped: int  # due times that it leaves out, beside those of ``runs``
+    unknown: int  # of these: too long ago to know whether they ran
 
     @property
     def count(self) -> int:
         """The number of runs that it would enqueue."""
         return sum(not each.is_left_out for each in self.runs)
-
-    @property
-    def skipped(self) -> int:
-        """The number of due times that it leaves out, beside those of ``runs``."""
-        return sum(chunk.skipped for chunk in self.chunks)
-
-    @property
-    def unknown(self) -> int:
-        """The number of these that are too long ago to know whether they ran."""
-        return sum(chunk.unknown for chunk in self.chunks)
 
 
 def plan(
@@ -116,7 +108,8 @@ def plan(
         BackfillRun(schedule, nominal, is_again or (is_forced and has_run), has_run)
         for (nominal, is_again), has_run in zip(nominals, ran, strict=True)
     ]
-    return BackfillPlan(definition, known, planned, runs)
+    skipped, unknown = sum(chunk.skipped for chunk in planned), sum(chunk.unknown for chunk in planned)
+    return BackfillPlan(definition, known, planned[-1], runs, skipped, unknown)
 
 
 def add(keys: Keys, schedule: str, request: Request, *, limit: int, is_forced: bool) -> Operation[str]:

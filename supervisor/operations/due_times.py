@@ -43,15 +43,6 @@ class DueTime(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Upcoming:
-    """A stored schedule and its next due times."""
-
-    found: Inspection
-    definition: ScheduleDef
-    times: list[DueTime]
-
-
-@dataclass(frozen=True, slots=True)
 class Explanation:
     """Due times of a schedule in sentences, and its pitfalls."""
 
@@ -77,8 +68,10 @@ def coming(found: Inspection) -> Iterator[DueTime]:
     return islice(due_times(definition, found.now_ms), left)
 
 
-def upcoming(keys: Keys, schedule: str, *, count: int, from_ms: int | None = None) -> Operation[Upcoming]:
-    """Return the next ``count`` due times of a schedule, or with ``from_ms`` those after it, whatever its state.
+def upcoming(
+    keys: Keys, schedule: str, *, count: int, from_ms: int | None = None
+) -> Operation[tuple[Inspection, ScheduleDef, list[DueTime]]]:
+    """Return a schedule and its next ``count`` due times, or with ``from_ms`` those after it, whatever its state.
 
     Raises:
         UnknownScheduleError: there is none.
@@ -86,7 +79,7 @@ def upcoming(keys: Keys, schedule: str, *, count: int, from_ms: int | None = Non
     """
     found, definition = yield from inspect(keys, schedule)
     times = coming(found) if from_ms is None else due_times(definition, from_ms)
-    return Upcoming(found, definition, (yield Computing(islice(times, count))))
+    return found, definition, (yield Computing(islice(times, count)))
 
 
 def explain(keys: Keys, schedule: str) -> Operation[tuple[ScheduleDef, Explanation]]:

@@ -116,7 +116,7 @@ def _warn(plan: BackfillPlan, until_ms: int) -> None:
             f"note: {plan.unknown} due times are left out: too long ago to know whether they ran; --force runs them",
             err=True,
         )
-    last, mark_ms = plan.chunks[-1], plan.known.mark_ms
+    last, mark_ms = plan.last, plan.known.mark_ms
     if not last.is_last:
         say(f"note: the limit ends it at {moment(last.cursor_ms)}; more would follow", err=True)
     elif until_ms > mark_ms:

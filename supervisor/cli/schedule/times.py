@@ -45,10 +45,9 @@ def next_command(*, schedule_id: str, count: int, from_ms: int | None, connectio
       tenure schedule next nightly-report --count 10
       tenure schedule next nightly-report --from 2027-03-27
     """
-    upcoming = connection.ask(due_times.upcoming, schedule_id, count=count, from_ms=from_ms)
-    definition, record = upcoming.definition, upcoming.found.record
-    rows = [_row(schedule_id, each, upcoming.found.now_ms) for each in upcoming.times]
-    if record is not None and record.pause is not None:
+    found, definition, due = connection.ask(due_times.upcoming, schedule_id, count=count, from_ms=from_ms)
+    rows = [_row(schedule_id, each, found.now_ms) for each in due]
+    if found.record is not None and found.record.pause is not None:
         say(f"note: {schedule_id} is paused; these times pass without a run until it is resumed", err=True)
     empty = "is never due again"
     if delay_ms := _after_completion_ms(definition):

@@ -86,7 +86,7 @@ def _planned(plan: BackfillPlan) -> web.Response:
         "count": plan.count,
         "skipped": plan.skipped,
         "unknown": plan.unknown,
-        "until_ms": plan.chunks[-1].cursor_ms,
+        "until_ms": plan.last.cursor_ms,
         "runs": runs,
     }
     return json_response(shown)

@@ -27,9 +27,9 @@ class ApiTimes(ApiHandlers):
         """Answer with the next due times of a schedule."""
         limit, from_ms = limit_of(request, most=PAGE_MAX), _from(request)
         name = request.match_info["schedule"]
-        found = await self._ask(due_times.upcoming, name, count=limit, from_ms=from_ms)
-        is_paused = found.found.record is not None and found.found.record.pause is not None
-        return json_response({"schedule": name, "paused": is_paused, "times": _shown(found.times)})
+        found, _, due = await self._ask(due_times.upcoming, name, count=limit, from_ms=from_ms)
+        is_paused = found.record is not None and found.record.pause is not None
+        return json_response({"schedule": name, "paused": is_paused, "times": _shown(due)})
 
     async def explain(self, request: web.Request) -> web.Response:
         """Answer with the explanation of a schedule."""
