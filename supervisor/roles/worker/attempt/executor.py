@@ -154,8 +154,6 @@ class Executor:
         except UnknownJobError as error:
             return self._refusals.unknown(fetched, error)
         key = fetched.queue, envelope.id
-        if self._refusals.unknown_since:
-            self._refusals.unknown_since.pop(key, None)
         if spec.kind is not self.kind:
             return self._refusals.other_kind(fetched, spec.kind)
         try:
@@ -163,12 +161,14 @@ class Executor:
         except ArgumentsError as error:
             return self._refusals.arguments(fetched, error)
         profile = template.profile
-        if not profile and self._calling.plain.get(template.job) is spec:
-            return Execution(fetched, key, spec, arguments, spec.function, None)
-        try:
-            is_plain = self._calling.is_plain(spec, profile)
-        except UnknownProfileError as error:
-            return self._refusals.unknown(fetched, error)
+        is_plain = not profile and self._calling.plain.get(template.job) is spec
+        if not is_plain:
+            try:
+                is_plain = self._calling.is_plain(spec, profile)
+            except UnknownProfileError as error:
+                return self._refusals.unknown(fetched, error)
+        if self._refusals.unknown_since:
+            self._refusals.unknown_since.pop(key, None)
         if is_plain:
             return Execution(fetched, key, spec, arguments, spec.function, None)
         context = self._context(fetched, spec)

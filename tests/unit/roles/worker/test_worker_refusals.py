@@ -10,6 +10,9 @@ import pytest
 from supervisor.core.model import Kind, Outcome
 from supervisor.roles.worker.attempt import rejections as module
 from supervisor.roles.worker.attempt.executor import Execution
+from supervisor.roles.worker.attempt.hooks import Pipeline
+from supervisor.roles.worker.attempt.invocation import JobInvoker
+from supervisor.settings.sections.models import Settings
 from supervisor.store.queues.runs import BrokenRun, FetchedRun
 from tests.unit.roles.worker.executor_stage import Stage, fetched
 
@@ -30,6 +33,17 @@ def test_a_run_of_an_unknown_job_waits_uncharged_and_is_dead_after_ten_minutes(s
     assert last.error is not None
     assert "no job is called 'newer'" in last.error["message"]
     assert [entry["log_level"] for entry in logs] == ["error"] * 3
+
+
+def test_a_run_of_an_unknown_profile_is_dead_after_ten_minutes(stage: Stage) -> None:
+    """As of an unknown job: its refusals count together, although its job is known."""
+    stage.executor._calling = JobInvoker(kind=Kind.SYNC, pipeline=Pipeline(Settings(), stage.clock, Kind.SYNC))
+    run = fetched(profile="gone")
+
+    first = stage.refuse(run)
+    stage.clock.now_ns += 600 * 10**9
+
+    assert (first.outcome, stage.refuse(run).outcome) == (Outcome.GIVEBACK, Outcome.DEAD)
 
 
 def test_an_unknown_job_that_becomes_known_starts_afresh(stage: Stage) -> None:
