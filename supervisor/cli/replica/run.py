@@ -20,6 +20,10 @@ from supervisor.core.errors import EXIT_FAILED, EXIT_OK
 from supervisor.version import __version__
 
 _STDERR = 2
+_PATHS = {
+    "host": "web.host", "port": "web.port", "data_dir": "data_dir", "redis_url": "redis.url", "log_format": "log.format"
+}  # fmt: skip
+"""Settings by the option that gives them."""
 
 
 @click.command(cls=SectionedCommand)
@@ -46,15 +50,11 @@ _STDERR = 2
 @click.option("--write-config-to", metavar="FILE|-", help="Write the effective configuration and exit.")
 def run(
     *,
-    host: str | None,
-    port: int | None,
-    data_dir: str | None,
-    redis_url: str | None,
-    log_format: str | None,
     feature_gates: str | None,
     plugins: tuple[str, ...],
     write_config_to: str | None,
     load_settings: LoadSettings,
+    **given: str | int | None,
 ) -> None:
     """Start this replica: supervisor, agent, scheduler, web, workers and, by default, an embedded server.
 
@@ -74,14 +74,8 @@ def run(
     import_structlog()
     from supervisor.settings.overrides import Flag
 
-    given = {
-        "web.host": Flag("--host", host),
-        "web.port": Flag("--port", port),
-        "data_dir": Flag("--data-dir", data_dir),
-        "redis.url": Flag("--redis-url", redis_url),
-        "log.format": Flag("--log-format", log_format),
-    }
-    flags = {path: flag for path, flag in given.items() if flag.value is not None} | gate_flags(feature_gates)
+    named = {path: Flag(f"--{name.replace('_', '-')}", given[name]) for name, path in _PATHS.items()}
+    flags = {path: flag for path, flag in named.items() if flag.value is not None} | gate_flags(feature_gates)
     if plugins:
         _register(plugins)
     loaded = load_settings(flags=flags, with_jobs=True)

@@ -13,20 +13,19 @@ Does not guarantee
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import InitVar, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from supervisor.clock import Clock
 from supervisor.core.json_values import read_json
 from supervisor.core.signing import FRESH_MS, Signer
 from supervisor.core.supervision.child_requests import RequestAnswer as ParentAnswer
 from supervisor.core.supervision.health import role_of
-from supervisor.core.supervision.scoreboard import EVERY_SLOT, Board, Row, SlotState, Verb
+from supervisor.core.supervision.scoreboard import EVERY_SLOT, Row, SlotState, Verb
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
-from supervisor.roles.child import resident_kib
+from supervisor.roles.child import Seat, resident_kib
 from supervisor.roles.effects import Reporter
 from supervisor.store.election.commands import Answer, Command, Commands, Word, WorkerReport
 from supervisor.store.scripts import Call
@@ -72,33 +71,24 @@ class CommandDuty:
     Args:
         call: sends one call and returns its reply.
         commands: builds it.
-        replica: this one's id.
-        board: of this tree.
-        slot_names: of its rows.
-        row: the agent's own, for requests to the parent.
-        clock: of this machine.
-        wake_parent: makes the parent look at it.
+        seat: the agent's; requests to the parent are written into its row.
         report: receives decisions.
         signer: verifies commands; None: all are obeyed.
     """
 
     call: Callable[[Call[Any]], Any]
     commands: Commands
-    replica: str
-    board: Board
-    slot_names: InitVar[Sequence[str]]
-    row: Row
-    clock: Clock
-    wake_parent: Callable[[], None]
+    seat: Seat
     report: Reporter
     signer: Signer | None = None
 
     name = "commands"
 
-    def __post_init__(self, slot_names: Sequence[str]) -> None:
-        self._slots = {name: index for index, name in enumerate(slot_names)}
+    def __post_init__(self) -> None:
+        self._row, self._clock = self.seat.row, self.seat.clock
+        self._slots = {name: index for index, name in enumerate(self.seat.slot_names)}
         # What the agent before this one obeyed is not known here. The first of a tree has none before it.
-        self._signed_from_ms = self.clock.wall_ms() if self.row.generation > 1 else 0
+        self._signed_from_ms = self._clock.wall_ms() if self._row.generation > 1 else 0
         self._verified = ""  # id of the last command that was signed well
         self._obeyed: dict[str, int] = {}  # ids of such that were answered: until when they are remembered
         self._pending: _Pending | None = None
@@ -113,7 +103,7 @@ class CommandDuty:
         if self._pending is not None:
             self._settle(self._pending, now_ns)
             return
-        for command_id, body in self.call(self.commands.take(self.replica)):
+        for command_id, body in self.call(self.commands.take(self.seat.replica)):
             self._begin(command_id, body, now_ns)
             if self._pending is not None:
                 return
@@ -133,12 +123,12 @@ class CommandDuty:
         if problem:
             self._answer(command_id, Answer(is_done=False, reason=problem))
             return
-        pending = _Pending(command_id, command, self.row.request_number, now_ns + PARENT_NS)
+        pending = _Pending(command_id, command, self._row.request_number, now_ns + PARENT_NS)
         if command.word is Word.RELOAD:
-            pending.reloads, pending.until_ns = self.board.header.reload_number, now_ns + RELOAD_NS
+            pending.reloads, pending.until_ns = self.seat.board.header.reload_number, now_ns + RELOAD_NS
         if command.word is Word.STOP:
             self._answer(command_id, Answer(is_done=True))  # said first: nobody may be left to say it afterwards
-        self.wake_parent()
+        self.seat.wake_parent()
         if command.word is not Word.STOP:
             self._pending = pending
 
@@ -149,7 +139,7 @@ class CommandDuty:
         self._obeyed = {each: until_ns for each, until_ns in self._obeyed.items() if until_ns > now_ns}
         if command_id in self._obeyed:
             return "it was obeyed before; send another"
-        problem = command.fault(self.signer, self.replica, command_id, self.clock.wall_ms())
+        problem = command.fault(self.signer, self.seat.replica, command_id, self._clock.wall_ms())
         if not problem and command.at_ms < self._signed_from_ms:
             problem = "it was signed before this agent started, and may have been obeyed; send another"
         if not problem and len(self._obeyed) >= OBEYED_MAX:
@@ -164,11 +154,11 @@ class CommandDuty:
             index = self._slots.get(command.slot, -1)
             if index < 0 or role_of(command.slot)[1] is None:
                 return f"there is no worker {command.slot}; `tenure worker list` shows them"
-            newest = self.board.rows[index].generation
+            newest = self.seat.board.rows[index].generation
             generation = command.generation or newest
         elif command.word in _OF_TREE:
             index = 0
-        is_asked = self.row.request(_VERBS[command.word], index, generation)
+        is_asked = self._row.request(_VERBS[command.word], index, generation)
         return "" if is_asked else "the parent has not seen the request before this one; try again"
 
     def _settle(self, pending: _Pending, now_ns: int) -> None:
@@ -180,7 +170,7 @@ class CommandDuty:
             self._pending = None
 
     def _answer_of(self, pending: _Pending) -> Answer | None:
-        row, header = self.row, self.board.header
+        row, header = self._row, self.seat.board.header
         if row.handled_number < pending.number:
             return None
         if row.handled_number == pending.number and row.request_result != ParentAnswer.ACCEPTED:
@@ -195,15 +185,15 @@ class CommandDuty:
         return Answer(is_done=True)
 
     def _answer(self, command_id: str, answer: Answer) -> None:
-        self.call(self.commands.answer(self.replica, command_id, answer))
+        self.call(self.commands.answer(self.seat.replica, command_id, answer))
         if command_id == self._verified:
-            self._obeyed[command_id] = self.clock.elapsed_ns() + 2 * FRESH_MS * MILLISECOND_NS
+            self._obeyed[command_id] = self._clock.elapsed_ns() + 2 * FRESH_MS * MILLISECOND_NS
 
     def _workers(self, now_ns: int) -> list[WorkerReport]:
         """Describe every worker row that is in use."""
         found = []
         for name, index in self._slots.items():
-            row = self.board.rows[index]
+            row = self.seat.board.rows[index]
             pool = role_of(name)[1]
             if pool is not None and row.is_used:
                 found.append(_described(name, pool, row, now_ns))

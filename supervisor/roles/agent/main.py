@@ -226,12 +226,7 @@ class Agent:
         commands = CommandDuty(
             call=self._run_call,
             commands=Commands(keys),
-            replica=seat.replica,
-            board=seat.board,
-            slot_names=seat.slot_names,
-            row=seat.row,
-            clock=seat.clock,
-            wake_parent=seat.wake_parent,
+            seat=seat,
             report=self._report,
             signer=settings.commands.signer(settings.cluster),
         )

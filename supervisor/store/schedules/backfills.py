@@ -24,7 +24,7 @@ from supervisor.core.schedules.backfill import STRETCHES_MAX, EnqueuedSpan, Sche
 from supervisor.store.schedules.reads import Inspection
 from supervisor.store.schedules.state import ScheduleState, Stretch
 from supervisor.store.scripts import Argument, Call, CallBuilder
-from supervisor.store.wire.codec import cut, number, pairs, text
+from supervisor.store.wire.codec import cut, pairs, text
 from supervisor.store.wire.envelope import pack
 
 STEP_MAX = 100
@@ -84,6 +84,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def __post_init__(self) -> None:
         """Take no more of who asked than is shown."""
         msgspec.structs.force_setattr(self, "by", cut(self.by))
+
+
+_NUMBERS = ("cursor_ms", "enqueued", "skipped", "updated_ms", "limit", "number")
+"""Fields of a backfill between its state and whether it is forced, in the order of its record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,22 +206,16 @@ def unpack_backfill(name: str, stored: bytes) -> Backfill | None:
     words = text(head).split(" ")
     if len(words) != 9:
         return None
-    state, cursor, enqueued, skipped, updated, limit, sequence, forced, schedule = words
+    state, *numbers, forced, schedule = words
     try:
-        request = read_json(body, Request)
         return Backfill(
             id=name,
             schedule=schedule,
             state=BackfillState(state),
-            cursor_ms=int(cursor),
-            enqueued=int(enqueued),
-            skipped=int(skipped),
-            updated_ms=number(updated),
-            limit=int(limit),
-            number=int(sequence),
+            **dict(zip(_NUMBERS, map(int, numbers), strict=True)),
             is_forced=forced == "1",
             note=cut(text(note)),
-            request=request,
+            request=read_json(body, Request),
         )
     except (msgspec.DecodeError, ValueError):
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -36,15 +37,13 @@ class CommandedReplica:
         self.told: list[tuple[str, dict[str, Any]]] = []
         self.wakes = 0
         self.clock = FakeClock()
+        seat: Any = SimpleNamespace(
+            replica="r.1", board=self.board, slot_names=NAMES, row=self.row, clock=self.clock, wake_parent=self._wake
+        )
         self.duty = CommandDuty(
             call=self._run,
             commands=Commands(Keys("c1")),
-            replica="r.1",
-            board=self.board,
-            slot_names=NAMES,
-            row=self.row,
-            clock=self.clock,
-            wake_parent=self._wake,
+            seat=seat,
             report=lambda event, **fields: self.told.append((event, fields)),
             signer=signer,
         )
