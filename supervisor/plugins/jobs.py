@@ -203,7 +203,6 @@ EVERY_NS = SECOND_NS
 CLOCK_EVERY = 64  # the clock is asked once in so many results
 MESSAGES_MAX = 10
 MESSAGE_CHARS_MAX = 200
-STATES = ("SUCCESS", "FAILURE")
 
 Sink = Callable[[list[Any]], object]
 

@@ -177,7 +177,7 @@ def _account(entries: Sequence[LogEntry], trigger: Trigger) -> tuple[int, int, l
 def _all_enqueued(world: World, decisions: Sequence[LogEntry], worker: Worker) -> list[str]:
     queues = Queues(world.server.keys)
     runs = {d.run_id for d in decisions if d.code is FireCode.FIRED} - worker.seen
-    lost = [run for run in runs if world.server.store.run(queues.locate(run)) is None]
+    lost = [run for run in runs if world.server.store.run(queues.show(run)) is None]
     broken = [
         line for queue in world.server.store.run(queues.names()) for line in world.server.store.run(queues.fsck(queue))
     ]

@@ -289,6 +289,6 @@ class Worker:
         self._row.state = SlotState.STOPPED
         if failure is not None or self.program.is_killed:
             self._world.lost.add(self.session)
-        self._world.agent.reclaim_local()
+        self._world.agent._reclaim.run(self._world.time.elapsed_ns())
         if not self.is_drained:
             self.start()

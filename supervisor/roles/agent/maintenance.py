@@ -127,10 +127,6 @@ class Duties:
         self._publisher.cards = cards
         self._publishing.due_ns = 0
 
-    def reclaim_local(self) -> None:
-        """Give back runs of dead workers of this replica."""
-        self._reclaim.run(self._clock.elapsed_ns())
-
     def perform(self) -> bool:
         """Reclaim runs of dead workers here, then perform due tasks; return whether Redis answered everything."""
         if self._reclaiming.due_ns == NEVER_NS and self._reclaim.is_due:

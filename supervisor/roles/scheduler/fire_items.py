@@ -37,7 +37,6 @@ class DueSchedule(NamedTuple):
     nominal_ms: int
     fire_ms: int
     following: Planned | None  # the due time after it
-    is_grid: bool  # from the trigger; else from the end of a run
     previous_ms: int | None = None  # the due time before it, where that is known
 
 
@@ -76,11 +75,11 @@ def prepare(
     planned = next_fire(definition, trigger, mark_ms)
     ended = _after(known, mark_ms, after_ms, live) if "c" in known.wait else None
     if ended is not None and (planned is None or ended < planned.fire_ms):
-        return DueSchedule(schedule, known, mark_ms, ended, ended, planned, is_grid=False)
+        return DueSchedule(schedule, known, mark_ms, ended, ended, planned)
     if planned is None:
         return None
     following = next_fire(definition, trigger, planned.nominal_ms)
-    return DueSchedule(schedule, known, mark_ms, planned.nominal_ms, planned.fire_ms, following, is_grid=True)
+    return DueSchedule(schedule, known, mark_ms, planned.nominal_ms, planned.fire_ms, following)
 
 
 def items(ready: DueSchedule, moment: DecisionTime, limit: int) -> list[FireItem]:
@@ -114,7 +113,7 @@ def advanced(ready: DueSchedule, mark_ms: int) -> DueSchedule | None:
         return prepare(ready.schedule, ready.known, mark_ms)
     following = next_fire(ready.known.definition, ready.known.trigger, planned.nominal_ms)
     return DueSchedule(
-        ready.schedule, ready.known, mark_ms, planned.nominal_ms, planned.fire_ms, following, is_grid=True,
+        ready.schedule, ready.known, mark_ms, planned.nominal_ms, planned.fire_ms, following,
         previous_ms=ready.nominal_ms,
     )  # fmt: skip
 

@@ -244,10 +244,10 @@ def _exclusion(path: Path, item: ExcludeSettings, timezone: str, seed: str, faul
             faults.add((*path, "until"), f"{item.until} lies before from, {item.from_}", "swap them")
 
 
-def exclusion_faults(path: Path, item: ExcludeSettings, timezone: str, seed: str = "") -> list[Violation]:
-    """Return the faults of one stretch of time that is left out; ``seed`` is for ``H`` in an expression."""
+def exclusion_faults(path: Path, item: ExcludeSettings, timezone: str) -> list[Violation]:
+    """Return the faults of one stretch of time that is left out."""
     faults = _Faults()
-    _exclusion(path, item, timezone, seed, faults)
+    _exclusion(path, item, timezone, "", faults)
     if item.calendar is not None:
         faults.add(path, f"{item.calendar!r} is neither a day nor an expression", "exclude calendars in the schedules")
     return faults

@@ -198,14 +198,14 @@ class QueueControl(CallBuilder):
         return self._call("queue_priority", {"priority": priority, "runs": _flat(runs)}, _prioritised)
 
     def requeue(
-        self, queue: str, ids: Sequence[str], *, delay_ms: int = 0, by: str = "", reason: str = "", job: str = ""
+        self, queue: str, ids: Sequence[str], *, delay_ms: int = 0, by: str = "", job: str = ""
     ) -> Call[list[Requeued]]:
         """Let at most 100 dead runs of ``job`` run again, with all their attempts, from the tail of their queue."""
         assert 0 < len(ids) <= BATCH_MAX
         assert delay_ms >= 0
         args = {
             "queue": check_name("queue", queue), "delay_ms": delay_ms, "history": self._history,
-            "note": note(by, reason), "job": job, "ids": [check_run_id(run_id) for run_id in ids],
+            "note": note(by, ""), "job": job, "ids": [check_run_id(run_id) for run_id in ids],
         }  # fmt: skip
         parse = lambda r: [Requeued(RequeueCode(text(code)), text(held)) for code, held in chunks(r, 2)]  # noqa: E731
         return self._call("queue_dead_requeue", args, parse)

@@ -168,11 +168,6 @@ class QueueReads(CallBuilder):
         args = {"id": run_id, "scan": scan, "need": need, "queues": list(queues or ())}
         return self._call("run_show", args, lambda r: _run(run_id, r))
 
-    def locate(self, run_id: str) -> Call[str | None]:
-        """Read which queue a run is in, or was in as far as history reaches."""
-        args = {"id": run_id, "scan": HISTORY_SCAN, "need": "history", "queues": []}
-        return self._call("run_show", args, lambda r: text(r[1]) or None)
-
     def fsck(self, queue: str) -> Call[list[str]]:
         """Verify a queue's invariants; one line for each violation. Holds the server for milliseconds."""
         return self._call("queue_fsck", {"queue": check_name("queue", queue), "limit": FSCK_LIMIT}, texts)

@@ -12,7 +12,6 @@ Sans I/O: the pools send the calls. Nothing here reads a clock or waits.
 
 from __future__ import annotations
 
-import math
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
@@ -157,16 +156,6 @@ class Part(IntEnum):
     HAS_ONE = 2
 
 
-def starts_max(slots: int, timeout_s: float) -> int:
-    """Return how many other runs may begin before a suspect in a process that makes room for it.
-
-    Args:
-        slots: of the process.
-        timeout_s: the longest hard timeout of its runs.
-    """
-    return slots * (1 + max(0, math.ceil(math.log2(timeout_s / QUIET_S))))
-
-
 class SuspectLane:
     """Handling of suspects by one worker process.
 
@@ -176,7 +165,8 @@ class SuspectLane:
         A suspect does not starve. An idle process takes it at once. Where a coroutine process is busy all the time, one
         of the pool makes room: it lets nothing begin for ``QUIET_S``. Whenever that was too short, it lets as many runs
         begin as it has slots, and tries for twice as long; never longer than until the last hard deadline of its runs,
-        when it is idle for certain. So ``starts_max`` other runs, at most, begin in it before.
+        when it is idle for certain. So at most as many other runs begin in it before as it has slots, and as many again
+        for each time that ``QUIET_S`` doubles until the longest hard timeout of its runs.
     """
 
     def __init__(self, seat: Seat, clock: Clock, uniform: Callable[[], float], *, slots: int) -> None:

@@ -55,13 +55,12 @@ log = structlog.get_logger("tenure.worker")
 class SyncPool:
     """One worker process of a sync pool."""
 
-    def __init__(self, runtime: WorkerRuntime, store: Store, *, call_s: float | None = None) -> None:
+    def __init__(self, runtime: WorkerRuntime, store: Store) -> None:
         """Build it.
 
         Args:
             runtime: of the worker process.
             store: its connection.
-            call_s: bound of each call, so that the loop beats within its hang limit; None: the store's own.
         """
         self._runtime = runtime
         self._clock = runtime.clock
@@ -71,7 +70,6 @@ class SyncPool:
         self._suspects = runtime.suspects
         self._store = store
         self._presence = runtime.presence
-        self._call_s = call_s
         self._interrupts = Interrupts(runtime.clock, runtime.presence.unwanted)
         self._interrupted: list[FetchedRun] = []
         self._original = Original()
@@ -130,7 +128,7 @@ class SyncPool:
         if self._polls.is_open:
             return  # it may have fetched runs: the agent ends the session, and they go back with it
         with suppress(*STORE_ERRORS):
-            self._call(lambda: self._store.run(self._runtime.close_session(), timeout_s=self._call_s))
+            self._call(lambda: self._store.run(self._runtime.close_session()))
 
     def _must_stop(self) -> bool:
         if self._presence.is_stopping:
@@ -154,9 +152,7 @@ class SyncPool:
     def _opened(self) -> bool:
         self._presence.beat()
         try:
-            self._runtime.opened(
-                self._call(lambda: self._store.run(self._runtime.open_session(), timeout_s=self._call_s))
-            )
+            self._runtime.opened(self._call(lambda: self._store.run(self._runtime.open_session())))
         except STORE_ERRORS as error:
             self._pause(self._outage.failed("session", error))
             return False
@@ -170,7 +166,7 @@ class SyncPool:
         for_suspect = is_idle and self._suspects.may_ask
         call = self._runtime.next_poll(want=want, want_suspect=for_suspect)
         try:
-            reply = self._call(lambda: self._store.run(call, timeout_s=self._call_s))
+            reply = self._call(lambda: self._store.run(call))
         except STORE_ERRORS as error:
             self._pause(self._outage.failed("turn", error))
             return

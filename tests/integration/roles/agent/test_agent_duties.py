@@ -140,7 +140,7 @@ def test_a_reaper_that_dies_at_any_step_is_followed_by_another(
         dying.worker_dies()
         dying.calls_left = steps
         try:
-            dying.duties.reclaim_local()
+            dying.duties._reclaim.run(clock.now_ns)
         except Killed:
             dying.restart()
         else:

@@ -42,7 +42,7 @@ def test_one_run_is_shown_wherever_it_is(world: StoreCalls) -> None:
     """By its id alone, in whatever queue."""
     world.open(S)
     world.enqueue(envelope("a", queue="qa"), envelope("b", queue="qb"))
-    assert world.run(world.queues.locate("b")) == "qb"
+    assert world.run(world.queues.show("b")).queue == "qb"
     assert world.run(world.queues.show("b", ["qa"])) is None
     assert world.run(world.queues.show("never")) is None
 
@@ -55,7 +55,7 @@ def test_one_run_is_shown_wherever_it_is(world: StoreCalls) -> None:
     assert (view.state, view.attempts, view.history[0].outcome) == ("later", 1, "retry")
     assert view.due_ms
     world.ack(S, "b", queue="qb")
-    assert world.run(world.queues.locate("b")) == "qb"
+    assert world.run(world.queues.show("b")).queue == "qb"
     assert world.run(world.queues.running("qb")).items == []
 
 

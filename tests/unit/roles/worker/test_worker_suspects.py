@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import random
 from dataclasses import dataclass, field
@@ -11,7 +12,7 @@ import pytest
 from supervisor.core.supervision.scoreboard import Board, SlotState
 from supervisor.process.spawn import allocate
 from supervisor.roles.child import Seat
-from supervisor.roles.worker.polling.poll import LOOK_EVERY_S, QUIET_S, Part, SuspectLane, starts_max
+from supervisor.roles.worker.polling.poll import LOOK_EVERY_S, QUIET_S, Part, SuspectLane
 from supervisor.settings.sections.models import Settings
 from tests.kit.clock import FakeClock
 from tests.kit.tables import table
@@ -174,4 +175,4 @@ def test_a_suspect_begins_after_a_written_number_of_other_runs(seed: int) -> Non
         house.clock.now_ns = min([*ends, now + round(LOOK_EVERY_S * 1e9)])
 
     before_it_looked = SLOTS * (1 + 1.5 * LOOK_EVERY_S / (0.5 * timeout_s))
-    assert begun <= starts_max(SLOTS, timeout_s) + before_it_looked + SLOTS
+    assert begun <= SLOTS * (1 + max(0, math.ceil(math.log2(timeout_s / QUIET_S)))) + before_it_looked + SLOTS
