@@ -213,14 +213,10 @@ def _update(engine: Engine, verdicts: list[Verdict]) -> None:
     # In the order of ids, so that two runs at once cannot wait for each other's rows.
     rows = [
         {
-            "endpoint": one.endpoint.id,
-            "state_now": one.state,
-            "latency": one.latency_ms,
-            "checked": one.checked_ms,
-            "status": one.status,
-            "error": one.error,
+            "endpoint": one.endpoint.id, "state_now": one.state, "latency": one.latency_ms, "checked": one.checked_ms,
+            "status": one.status, "error": one.error,
         }
         for one in sorted(verdicts, key=lambda one: one.endpoint.id)
-    ]
+    ]  # fmt: skip
     with engine.begin() as connection:
         connection.execute(statement, rows)

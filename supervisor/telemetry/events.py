@@ -167,17 +167,9 @@ def tell(series: Series, *, replica: str, role: str, now_ns: int) -> Event:
     """Note that ``series`` is reported now, and return the report."""
     series.told, series.told_ns = series.count, now_ns
     return Event(
-        reason=series.reason,
-        level=series.level,
-        subject=series.subject,
-        note=series.note,
-        count=series.count,
-        first_ms=series.first_ms,
-        last_ms=series.last_ms,
-        replica=replica,
-        role=role,
-        fields=series.fields,
-    )
+        reason=series.reason, level=series.level, subject=series.subject, note=series.note, count=series.count,
+        first_ms=series.first_ms, last_ms=series.last_ms, replica=replica, role=role, fields=series.fields,
+    )  # fmt: skip
 
 
 @dataclass(slots=True)

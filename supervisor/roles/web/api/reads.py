@@ -248,15 +248,10 @@ def _schedule(record: Record, now_ms: int) -> dict[str, Any]:
         return shown
     template = definition.template
     return shown | {
-        "job": template.job,
-        "queue": template.queue,
-        "args": sorted(template.args),
-        "overlap": definition.overlap,
-        "missed": definition.missed,
-        "labels": definition.labels,
-        "owner": definition.owner,
+        "job": template.job, "queue": template.queue, "args": sorted(template.args), "overlap": definition.overlap,
+        "missed": definition.missed, "labels": definition.labels, "owner": definition.owner,
         "description": mask(definition.description),
-    }
+    }  # fmt: skip
 
 
 def _plugin(record: PluginRecord) -> dict[str, Any]:

@@ -104,15 +104,9 @@ class Webhook:
 
     def _question(self, verb: str, context: Context) -> dict[str, Any]:
         return {
-            "version": 1,
-            "verb": verb,
-            "hook": self._name,
-            "run": context.run_id,
-            "job": context.job,
-            "attempt": context.attempt,
-            "schedule": context.schedule,
-            "nominal_ms": context.nominal_ms,
-        }
+            "version": 1, "verb": verb, "hook": self._name, "run": context.run_id, "job": context.job,
+            "attempt": context.attempt, "schedule": context.schedule, "nominal_ms": context.nominal_ms,
+        }  # fmt: skip
 
     async def _post(self, question: Mapping[str, Any]) -> bytes:
         body = msgspec.json.encode(question)

@@ -65,9 +65,7 @@ class SyncPool:
         self._runtime = runtime
         self._clock = runtime.clock
         self._executor = runtime.executor
-        self._outage = runtime.outage
         self._polls = runtime.polls
-        self._suspects = runtime.suspects
         self._store = store
         self._presence = runtime.presence
         self._interrupts = Interrupts(runtime.clock, runtime.presence.unwanted)
@@ -143,7 +141,7 @@ class SyncPool:
         if self._ready:
             return False
         # What an unanswered turn may have fetched was not started, and goes back with the session.
-        return not self._polls.has_work or (self._outage.is_on and not self._polls.unsettled)
+        return not self._polls.has_work or (self._runtime.outage.is_on and not self._polls.unsettled)
 
     def _call(self, function: Callable[[], T]) -> T:
         """Speak to Redis so that SIGQUIT can interrupt it."""
@@ -154,7 +152,7 @@ class SyncPool:
         try:
             self._runtime.opened(self._call(lambda: self._store.run(self._runtime.open_session())))
         except STORE_ERRORS as error:
-            self._pause(self._outage.failed("session", error))
+            self._pause(self._runtime.outage.failed("session", error))
             return False
         return True
 
@@ -163,12 +161,12 @@ class SyncPool:
             want = 0 if self._is_draining else max(0, self._pace.want - len(self._ready))
         # With one slot a run is always alone; but a suspect must have nobody behind it either.
         is_idle = want > 0 and not self._ready
-        for_suspect = is_idle and self._suspects.may_ask
+        for_suspect = is_idle and self._runtime.suspects.may_ask
         call = self._runtime.next_poll(want=want, want_suspect=for_suspect)
         try:
             reply = self._call(lambda: self._store.run(call))
         except STORE_ERRORS as error:
-            self._pause(self._outage.failed("turn", error))
+            self._pause(self._runtime.outage.failed("turn", error))
             return
         arrived = self._runtime.settle(reply)
         for behind in arrived[not self._ready :]:
@@ -176,8 +174,8 @@ class SyncPool:
         self._ready += arrived
         if is_idle:
             has_one = any(fetched.suspect for fetched in arrived)
-            self._suspects.asked(for_suspect=for_suspect, has_one=has_one)
-            if not (arrived or for_suspect) and self._suspects.may_ask:
+            self._runtime.suspects.asked(for_suspect=for_suspect, has_one=has_one)
+            if not (arrived or for_suspect) and self._runtime.suspects.may_ask:
                 return  # nothing was ready, so it is a suspect's turn, at once
         now_ns = self._clock.elapsed_ns()
         self._owed_since_ns = now_ns
@@ -199,7 +197,7 @@ class SyncPool:
             if self._interrupts.must_quit:
                 raise
         except STORE_ERRORS as error:
-            self._pause(self._outage.failed("ring", error))
+            self._pause(self._runtime.outage.failed("ring", error))
         else:
             self._presence.redis_answered(is_turn=False)
         self._look_at_ns = 0
