@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from supervisor.core.errors import TenureError
 from supervisor.operations import InvalidRequestError, Operation, Tell, pages, slices, untold
@@ -21,7 +21,6 @@ from supervisor.store.queues.reads import DeadRun, QueueReads, RunView
 from supervisor.store.scripts import Call
 from supervisor.telemetry.masking import mask_text
 
-T = TypeVar("T")
 REQUEUED, DROPPED = "requeued", "dropped"
 _NOT_DEAD = "is not dead any more"
 _RESULTS = {
@@ -35,6 +34,15 @@ Selected = Mapping[str, Sequence[str]]
 
 Result = tuple[str, str, str]
 """Queue and id of a run, and what became of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeadChange:
+    """Change of dead runs."""
+
+    done: str  # the result of those that it changed
+    call: Callable[..., Call[list[Any]]]
+    word: Callable[[Any], str]  # result of one in a reply to ``call``
 
 
 class NotDeadError(TenureError):
@@ -126,69 +134,54 @@ def show(keys: Keys, run_id: str, queue: str = "") -> Operation[RunView]:
     return view
 
 
-def requeue(
+def requeueing(delay_ms: int = 0) -> DeadChange:
+    """Return the change that lets runs run again, with all their attempts, from the tail of their queue.
+
+    Not sooner than after ``delay_ms``. Its other results are why a run stays.
+    """
+
+    def word(result: Requeued) -> str:
+        return _RESULTS.get(result.code) or f"run {result.holder.partition(' ')[2]} holds its unique key"
+
+    return DeadChange(REQUEUED, functools.partial(QueueControl.requeue, delay_ms=delay_ms), word)
+
+
+def dropping(reason: str = "") -> DeadChange:
+    """Return the change that forgets runs."""
+    return DeadChange(DROPPED, functools.partial(QueueControl.drop, reason=reason), _DROP_RESULTS.__getitem__)
+
+
+def apply(
     keys: Keys,
+    change: DeadChange,
     which: Selected,
     *,
-    delay_ms: int = 0,
     by: str,
     history: int,
     permit: RunPermit | None = None,
     tell: Tell = untold,
 ) -> Operation[list[Result]]:
-    """Let dead runs run again, with all their attempts, from the tail of their queue.
+    """Apply ``change`` to dead runs: a page of a queue at a time, or with ``permit`` one, as a run of its job.
 
     Args:
         keys: of the cluster.
+        change: ``requeueing`` or ``dropping``.
         which: their ids by queue.
-        delay_ms: not sooner than after so long.
         by: who asks, for the history.
         history: how many ended attempts each queue remembers.
         permit: called with job, queue and labels of each run; raises to refuse.
         tell: is told how many are done.
 
     Returns:
-        Queue, id and result of each; ``REQUEUED``, or why it stays.
+        Queue, id and result of each.
     """
-    change = functools.partial(QueueControl(keys, history=history).requeue, delay_ms=delay_ms, by=by)
-    return _changed(keys, which, change, _requeued, permit=permit, tell=tell)
-
-
-def drop(
-    keys: Keys,
-    which: Selected,
-    *,
-    by: str,
-    reason: str = "",
-    history: int,
-    permit: RunPermit | None = None,
-    tell: Tell = untold,
-) -> Operation[list[Result]]:
-    """Forget dead runs; arguments and answer as of ``requeue``, ``DROPPED`` for those that were forgotten."""
-    change = functools.partial(QueueControl(keys, history=history).drop, by=by, reason=reason)
-    return _changed(keys, which, change, _DROP_RESULTS.__getitem__, permit=permit, tell=tell)
-
-
-def _requeued(result: Requeued) -> str:
-    return _RESULTS.get(result.code) or f"run {result.holder.partition(' ')[2]} holds its unique key"
-
-
-def _changed(
-    keys: Keys,
-    which: Selected,
-    change: Callable[..., Call[list[T]]],
-    word: Callable[[T], str],
-    *,
-    permit: RunPermit | None,
-    tell: Tell,
-) -> Operation[list[Result]]:
-    """Apply ``change`` to dead runs: a page of a queue at a time, or with ``permit`` one, as a run of its job."""
+    control = QueueControl(keys, history=history)
     done: list[Result] = []
     for queue, ids in which.items():
         for group in slices(ids, PAGE if permit is None else 1):
             ((_, _, job), *_) = yield from permitted(keys, [(queue, run_id) for run_id in group], permit)
-            results = yield change(queue, group, job=job)
-            done += [(queue, run_id, word(result)) for run_id, result in zip(group, results, strict=True)]
+            results = yield change.call(control, queue, group, by=by, job=job)
+            done += [(queue, run_id, change.word(result)) for run_id, result in zip(group, results, strict=True)]
             tell(len(done))
     return done
 

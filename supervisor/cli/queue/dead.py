@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import click
@@ -15,7 +14,6 @@ from supervisor.cli.options import DURATION, LoadSettings, config_options
 from supervisor.cli.output import list_options, moment, output_option, print_rows, print_value, progress
 from supervisor.cli.queue.params import yes_option
 from supervisor.core.errors import EXIT_FAILED, EXIT_NO, EXIT_OK
-from supervisor.operations import Operation
 from supervisor.operations import dead as operations
 from supervisor.operations.dead import DeadFilter, DeadRun, reason_of
 from supervisor.operations.runs import RunView
@@ -103,8 +101,8 @@ def dead_requeue(*, which: DeadFilter, delay_s: float, yes: bool, load_settings:
       tenure dead requeue nightly-report@1795055400000
       tenure dead requeue --job report.make --error Timeout --delay 10m --yes
     """
-    requeue = partial(operations.requeue, delay_ms=round(delay_s * 1000))
-    return _change(which, "Requeue", requeue, done=operations.REQUEUED, yes=yes, load_settings=load_settings)
+    requeue = operations.requeueing(round(delay_s * 1000))
+    return _change(which, "Requeue", requeue, yes=yes, load_settings=load_settings)
 
 
 @dead.command("drop")
@@ -123,16 +121,15 @@ def dead_drop(*, which: DeadFilter, note: str, yes: bool, load_settings: LoadSet
       tenure dead drop nightly-report@1795055400000
       tenure dead drop --before -7d --yes
     """
-    drop = partial(operations.drop, reason=note)
-    return _change(which, "Drop", drop, done=operations.DROPPED, yes=yes, load_settings=load_settings)
+    drop = operations.dropping(note)
+    return _change(which, "Drop", drop, yes=yes, load_settings=load_settings)
 
 
 def _change(
     which: DeadFilter,
     verb: str,
-    change: Callable[..., Operation[list[operations.Result]]],
+    change: operations.DeadChange,
     *,
-    done: str,
     yes: bool,
     load_settings: LoadSettings,
 ) -> int:
@@ -145,14 +142,14 @@ def _change(
             confirm(f"{verb} {total} dead run{'s' if total > 1 else ''}?", yes=yes)
         with progress(verb.lower(), total) as tell:
             history = connection.settings.queues.history
-            results = connection.ask(change, found, by=who(), history=history, tell=tell)
+            results = connection.ask(operations.apply, change, found, by=who(), history=history, tell=tell)
     rows: list[dict[str, Any]] = [{"run": each, "queue": name, "result": result} for name, each, result in results]
     missing = set(which.ids) - {row["run"] for row in rows}
     rows += [{"run": each, "queue": None, "result": "is not dead"} for each in which.ids if each in missing]
     print_rows(rows, columns=("run", "queue", "result"), empty="no dead run matches")
     if missing:
         return EXIT_FAILED
-    return EXIT_OK if all(row["result"] == done for row in rows) else EXIT_NO
+    return EXIT_OK if all(row["result"] == change.done for row in rows) else EXIT_NO
 
 
 def dead_row(dead: DeadRun) -> dict[str, Any]:

@@ -8,14 +8,13 @@ Guarantees
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
 from aiohttp import web
 
-from supervisor.operations import Operation, dead, leader, queues, runs, workers
+from supervisor.operations import dead, leader, queues, runs, workers
 from supervisor.operations.runs import Run
 from supervisor.operations.workers import Word
 from supervisor.roles.web.api.access import must_be_unlimited, must_reach_queue, permit_run
@@ -160,30 +159,26 @@ class ApiControl(ApiHandlers):
     async def requeue_dead(self, request: web.Request) -> web.Response:
         """Let a dead run be executed again."""
         body = await body_of(request, RequeueBody)
-        requeue = functools.partial(dead.requeue, delay_ms=round(seconds_of("delay", body.delay) * 1000))
-        return await self._change_dead(request, body.queue, requeue, dead.REQUEUED)
+        requeue = dead.requeueing(round(seconds_of("delay", body.delay) * 1000))
+        return await self._change_dead(request, body.queue, requeue)
 
     async def drop_dead(self, request: web.Request) -> web.Response:
         """Forget a dead run."""
         body = await body_of(request, DropBody)
-        return await self._change_dead(
-            request, body.queue, functools.partial(dead.drop, reason=body.reason), dead.DROPPED
-        )
+        return await self._change_dead(request, body.queue, dead.dropping(body.reason))
 
     async def requeue_dead_runs(self, request: web.Request) -> web.Response:
         """Let dead runs be executed again."""
         body = await body_of(request, RequeueRunsBody)
-        requeue = functools.partial(dead.requeue, delay_ms=round(seconds_of("delay", body.delay) * 1000))
-        return await self._change_many(request, body, requeue, dead.REQUEUED)
+        requeue = dead.requeueing(round(seconds_of("delay", body.delay) * 1000))
+        return await self._change_many(request, body, requeue)
 
     async def drop_dead_runs(self, request: web.Request) -> web.Response:
         """Forget dead runs."""
         body = await body_of(request, DropRunsBody)
-        return await self._change_many(request, body, functools.partial(dead.drop, reason=body.note), dead.DROPPED)
+        return await self._change_many(request, body, dead.dropping(body.note))
 
-    async def _change_many(
-        self, request: web.Request, body: DeadBody, change: Callable[..., Operation[list[dead.Result]]], expected: str
-    ) -> web.Response:
+    async def _change_many(self, request: web.Request, body: DeadBody, change: dead.DeadChange) -> web.Response:
         """Apply ``change`` to dead runs of a body, or judge it only, and answer with what became of each."""
         which = dead.DeadFilter(
             ids=tuple(body.runs),
@@ -205,10 +200,12 @@ class ApiControl(ApiHandlers):
             by_queue: dict[str, list[str]] = {}
             for queue, run_id in items:
                 by_queue.setdefault(queue, []).append(run_id)
-            done = await self._ask(change, by_queue, by=who(request), history=self._at.history, permit=permit)
+            done = await self._ask(
+                dead.apply, change, by_queue, by=who(request), history=self._at.history, permit=permit
+            )
             for _, run_id, result in done:
-                if result == expected:
-                    note(request, f"api_dead_{expected}", run=run_id)
+                if result == change.done:
+                    note(request, f"api_dead_{change.done}", run=run_id)
             return [((queue, run_id), result) for queue, run_id, result in done]
 
         done = await self._each([(each.queue, each.run_id) for each in found], changed, together=permit is None)
@@ -219,20 +216,18 @@ class ApiControl(ApiHandlers):
         rows += [{"run": run_id, "queue": None, "result": "is not dead"} for run_id in sorted(missing)]
         is_last = len(found) < limit
         # Those that died in the same millisecond as the last one come again, unless all of them stay.
-        before_ms = None if is_last else found[-1].died_ms + any(row["result"] == expected for row in rows)
+        before_ms = None if is_last else found[-1].died_ms + any(row["result"] == change.done for row in rows)
         return json_response({"runs": rows, "before_ms": before_ms})
 
-    async def _change_dead(
-        self, request: web.Request, queue: str, change: Callable[..., Operation[list[dead.Result]]], expected: str
-    ) -> web.Response:
+    async def _change_dead(self, request: web.Request, queue: str, change: dead.DeadChange) -> web.Response:
         found = await self._ask(dead.show, request.match_info["run"], queue)
         which, permit = {found.queue: [found.run_id]}, permit_run(request)
         ((_, run_id, result),) = await self._ask(
-            change, which, by=who(request), history=self._at.history, permit=permit
+            dead.apply, change, which, by=who(request), history=self._at.history, permit=permit
         )
-        if result != expected:
+        if result != change.done:
             raise web.HTTPConflict(text=f"{run_id}: {result}")
-        note(request, f"api_dead_{expected}", run=run_id)
+        note(request, f"api_dead_{change.done}", run=run_id)
         return json_response({"run": run_id, "queue": found.queue, "result": result})
 
     async def _command(self, request: web.Request) -> web.Response:
