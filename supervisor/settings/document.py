@@ -7,6 +7,7 @@ flag. Nothing here reads files or knows the meaning of settings beyond their ``S
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -100,6 +101,19 @@ def without(node: Node, path: Path) -> Node:
     else:
         del kept[step]
     return Node(kept, node.origin)
+
+
+def with_text(node: Node, path: Path) -> Node:
+    """Return the tree with the value at ``path`` as the text that it would be in quotes; as it is without one there."""
+    if not path:
+        return Node(json.dumps(node.value), node.origin, node.source)
+    step, rest = path[0], path[1:]
+    if (child := node.child(step)) is None:
+        return node
+    inner = with_text(child, rest)
+    if isinstance(node.value, dict):
+        return Node({**node.value, step: inner}, node.origin)
+    return Node([inner if index == step else each for index, each in enumerate(node.value)], node.origin)
 
 
 def merge(base: Node | None, over: Node, shape: Shape) -> Node | None:

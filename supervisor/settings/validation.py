@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -18,7 +19,7 @@ from pydantic_core import ErrorDetails
 from supervisor.core.errors import Problem
 from supervisor.core.suggestions import suggestion
 from supervisor.settings.base import MODULE, NAME, SCHEDULE_ID, Path
-from supervisor.settings.document import Node, format_path, without
+from supervisor.settings.document import Node, format_path, with_text, without
 from supervisor.settings.masking import mask_url
 from supervisor.settings.rules.cross_rules import violations
 from supervisor.settings.scalars import resolve
@@ -29,7 +30,8 @@ from supervisor.settings.sections.plugins import REFERENCE
 from supervisor.settings.sections.violation import Violation
 
 _ECHO_MAX = 60
-_ROUNDS_MAX = 4
+_ROUNDS_MAX = 5
+_QUOTE = "quote it"
 _KEY_MARK = "[key]"
 _PATTERNS = {
     NAME: ("must be 1 to 64 of letters, digits and . _ -, starting with a letter or digit", ""),
@@ -117,6 +119,7 @@ def validate(root: Node, shape: Shape, broken: Sequence[str] = ()) -> tuple[Sett
     """
     problems: list[Problem] = []
     wrong = set(broken)
+    quoted: dict[str, int] = {}  # places in ``problems``; what is still wrong in quotes says what to do instead
     remaining = root
     settings: Settings | None = None
     for _ in range(_ROUNDS_MAX):
@@ -125,18 +128,30 @@ def validate(root: Node, shape: Shape, broken: Sequence[str] = ()) -> tuple[Sett
             break
         except ValidationError as error:
             for path, problem in _problems_of(error, remaining, shape):
+                if problem.path not in wrong and problem.remedy == _QUOTE:
+                    quoted[problem.path] = len(problems)
+                    problems.append(problem)
+                    remaining = with_text(remaining, path)
+                    continue
+                if problem.path in quoted:
+                    wrong.add(problem.path)
+                    place = quoted.pop(problem.path)
+                    problems[place] = replace(problems[place], remedy=problem.remedy or problem.message)
                 if problem.path not in wrong:
                     problems.append(problem)
                     wrong.add(problem.path)
                 # An element takes its list with it, so nothing is known about that any more.
                 wrong.update(format_path(path[:index]) for index, step in enumerate(path) if isinstance(step, int))
                 remaining = _prune(remaining, path)
-    if settings is not None:
-        problems += [
-            _violation_problem(violation, remaining, shape)
-            for violation in violations(settings)
-            if not any(_touches(format_path(path), wrong) for path in violation.paths)
-        ]
+    found = [] if settings is None else list(violations(settings))
+    for violation in found:
+        paths = [format_path(path) for path in violation.paths]
+        if paths[0] in quoted:
+            wrong.add(paths[0])
+            place = quoted.pop(paths[0])
+            problems[place] = replace(problems[place], remedy=violation.remedy or violation.message)
+        elif not any(_touches(path, wrong) for path in paths):
+            problems.append(_violation_problem(violation, remaining, shape))
     return settings, problems
 
 
@@ -204,7 +219,7 @@ def _message(details: ErrorDetails, node: Node, shape: Shape | None) -> tuple[st
     if kind == "string_type":
         if isinstance(node.value, list) and details["loc"][-1] in _TRIGGERS:
             return "must be text", f"several go into when: [{{{details['loc'][-1]}: …}}, …]"
-        return "must be text", "quote it" if isinstance(node.value, int | float) else ""
+        return "must be text", _QUOTE if isinstance(node.value, int | float) else ""
     if kind in {"greater_than", "greater_than_equal", "less_than", "less_than_equal"}:
         return _range_message(kind, context, shape), ""
     if kind in {"too_short", "too_long"}:
