@@ -25,7 +25,7 @@ from supervisor.cli.output import (
     say,
 )
 from supervisor.core.errors import EXIT_OK, TenureError
-from supervisor.core.json_values import read_json
+from supervisor.core.json_values import read_unrepeated
 from supervisor.operations import plugins
 
 if TYPE_CHECKING:
@@ -307,7 +307,7 @@ def _params(path: Path | None) -> dict[str, Any]:
         raise click.UsageError(f"--params {path} cannot be read: {error.strerror}") from None
     found: Any = None
     with suppress(msgspec.DecodeError):
-        found = read_json(body)
+        found = read_unrepeated(body)
     known = {"options", "task", "secrets"}
     if not isinstance(found, dict) or not set(found) <= known or not all(isinstance(v, dict) for v in found.values()):
         raise click.UsageError(f"--params {path} must hold a JSON object of {', '.join(sorted(known))}, each an object")

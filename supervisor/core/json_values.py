@@ -9,14 +9,16 @@ Guarantees
 
 from __future__ import annotations
 
+import json
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, overload
 
 import msgspec
 
-from supervisor.core.errors import ArgumentsError
+from supervisor.core.errors import ArgumentsError, shown
 
 JSON_DEPTH_MAX = 100
 """How deep arguments and results may be nested: lists in lists, objects in objects."""
@@ -71,6 +73,46 @@ def read_json(data: bytes | str, kind: Any = Any) -> Any:
         return msgspec.json.decode(data, type=kind)
     except _UNREADABLE as error:
         raise _unreadable(error) from None
+
+
+@overload
+def read_unrepeated(data: bytes, kind: type[T]) -> T: ...
+@overload
+def read_unrepeated(data: bytes) -> Any: ...
+def read_unrepeated(data: bytes, kind: Any = Any) -> Any:
+    """Parse what a person or a program wrote by hand: of a key that stands twice one value would be lost in silence.
+
+    Raises:
+        msgspec.DecodeError: as of ``read_json``, or an object has a key twice.
+    """
+    value = read_json(data, kind)
+    check_unrepeated(data)
+    return value
+
+
+def check_unrepeated(data: bytes) -> None:
+    """Return if no object in ``data``, which is JSON, has a key twice.
+
+    Raises:
+        msgspec.DecodeError: one has.
+    """
+    try:
+        json.loads(data, object_pairs_hook=unrepeated, parse_int=str, parse_float=str)  # no number is made of a text
+    except RecursionError as error:
+        raise _unreadable(error) from None
+
+
+def unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON as ``json`` hands it to its ``object_pairs_hook``.
+
+    Raises:
+        msgspec.DecodeError: it has a key twice.
+    """
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)
+        raise msgspec.DecodeError(f"the key {shown(twice)} stands twice in an object; remove one")
+    return found
 
 
 def _unreadable(error: Exception) -> msgspec.DecodeError:

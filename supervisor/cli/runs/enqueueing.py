@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Unpack
 
 import click
+import msgspec
 
 from supervisor.cli.connection import connected
 from supervisor.cli.help import SectionedCommand
@@ -15,6 +16,7 @@ from supervisor.cli.output import print_value, say
 from supervisor.core.durations import DELAY_S_MAX
 from supervisor.core.effects import drive
 from supervisor.core.errors import JobFailedError, ResultGoneError, ResultTypeError, RunTimeoutError
+from supervisor.core.json_values import unrepeated
 from supervisor.core.model import PRIORITIES
 from supervisor.operations import Effect, enqueueing
 from supervisor.operations.enqueueing import EnqueueEffect, EnqueueOptions, Producer
@@ -172,8 +174,12 @@ def parse_arguments(arguments: Sequence[str]) -> dict[str, Any]:
         name, sign, text = argument.partition("=")
         if not sign or not name.isidentifier():
             raise click.UsageError(f"{argument!r} is not NAME=VALUE, such as batch=100")
+        if name in args:
+            raise click.UsageError(f"{name} is given twice")
         try:
-            args[name] = json.loads(text)
+            args[name] = json.loads(text, object_pairs_hook=unrepeated)
+        except msgspec.DecodeError as error:
+            raise click.UsageError(f"{name}: {error}") from None
         except ValueError:
             args[name] = text
     return args

@@ -18,7 +18,14 @@ from typing import Any, NamedTuple
 import msgspec
 
 from supervisor.core.errors import Problem
-from supervisor.core.json_values import JSON_DEPTH_MAX, is_deeper, json_reader, read_json
+from supervisor.core.json_values import (
+    JSON_DEPTH_MAX,
+    check_unrepeated,
+    is_deeper,
+    json_reader,
+    read_json,
+    read_unrepeated,
+)
 from supervisor.settings.document import Node, format_path, wrap
 from supervisor.settings.yaml_source import parse_bytes
 
@@ -93,7 +100,7 @@ def read_entries(raw: bytes, *, name: str, form: Format | None = None) -> Entrie
         return _lines(raw, name)
     if found is Format.JSON:
         try:
-            content = read_json(raw)
+            content = read_unrepeated(raw)
         except msgspec.DecodeError as error:
             return Entries({}, (Problem(name, "", f"is not JSON: {error}"),))
         if is_deeper(raw, DEPTH_MAX):
@@ -172,6 +179,7 @@ def _lines(raw: bytes, name: str) -> Entries:
             continue
         try:
             schedule = decode(line).id
+            check_unrepeated(line)
         except msgspec.DecodeError as error:
             problems.append(Problem(f"{name}:{number}", "", f"is not a JSON object with an id: {error}"))
             continue

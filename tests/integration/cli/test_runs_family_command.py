@@ -104,3 +104,7 @@ def test_job_run_enqueues_as_enqueue_does(world: StoreCalls, invoke: Invoke, mon
     assert found[0] == found[1]
     refused = invoke("job", "run", "mail.send", "--param", "to")
     assert (refused.code, "is not NAME=VALUE" in refused.err) == (2, True)
+    refused = invoke("enqueue", "mail.send", "to=kim", "to=lee")
+    assert (refused.code, "to is given twice" in refused.err) == (2, True)
+    refused = invoke("enqueue", "mail.send", 'to={"a": 1, "a": 2}')
+    assert (refused.code, "the key 'a' stands twice" in refused.err) == (2, True)

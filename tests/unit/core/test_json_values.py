@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from supervisor.core import json_values
 from supervisor.core.errors import ArgumentsError
 from supervisor.core.json_values import JSON_DEPTH_MAX, check_arguments, is_deeper, json_of, json_reader, read_json
 from tests.kit.tables import table
@@ -92,3 +93,31 @@ def test_values_without_json_are_refused_with_the_reason() -> None:
     for value in (object(), {1j: 2}, endless, "\ud800"):
         with pytest.raises(ValueError, match="not JSON"):
             json_of(value)
+
+
+@pytest.mark.parametrize(
+    ("body", "key"),
+    [(b'{"a":1,"a":1}', "a"), (b'[{"b":{"c":1,"c":2}}]', "c"), (b'{"\\u0061":1,"a":2}', "a")],
+)
+def test_a_key_that_stands_twice_is_named(body: bytes, key: str) -> None:
+    """Whatever is in between, and however it is written."""
+    with pytest.raises(msgspec.DecodeError, match=f"the key '{key}' stands twice"):
+        json_values.read_unrepeated(body)
+
+
+@pytest.mark.parametrize("body", [b'{"a":{"a":1}}', b"[1,1]", b"1" + b"0" * 5000, b'{"a":1e400}', b"{}"])
+def test_json_without_repeated_keys_is_read_as_before(body: bytes) -> None:
+    """Numbers of any length included."""
+    try:
+        expected: Any = json_values.read_json(body)
+    except msgspec.DecodeError:
+        with pytest.raises(msgspec.DecodeError):
+            json_values.read_unrepeated(body)
+    else:
+        assert json_values.read_unrepeated(body) == expected
+
+
+def test_deep_json_is_refused_as_data() -> None:
+    """Whichever of the two readers gives up first."""
+    with pytest.raises(msgspec.DecodeError, match="nested too deeply"):
+        json_values.read_unrepeated(b"[" * 100_000 + b"]" * 100_000)

@@ -54,6 +54,12 @@ def test_every_entry_knows_its_line() -> None:
     ("name", "raw", "told"),
     [
         ("f.ndjson", b'{"id": "a"}\n{"id": "a"}', "f.ndjson:2: id: 'a' is there already; see line 1"),
+        (
+            "f.ndjson",
+            b'{"id": "a", "args": {"x": 1, "x": 2}}',
+            "f.ndjson:1: is not a JSON object with an id: the key 'x' stands twice",
+        ),
+        ("f.json", b'{"a": {"every": "1h", "every": "2h"}}', "f.json: is not JSON: the key 'every' stands twice"),
         ("f.ndjson", b'{"id": "a"}\nnonsense', "f.ndjson:2: is not a JSON object with an id"),
         ("f.ndjson", b"[" * 5000, "f.ndjson:1: is not a JSON object with an id"),
         ("f.json", b"[" * 5000, "f.json: is not JSON"),

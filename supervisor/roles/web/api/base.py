@@ -18,7 +18,7 @@ from supervisor.clock import Clock
 from supervisor.core.durations import parse_duration
 from supervisor.core.effects import drive_async
 from supervisor.core.errors import TenureError
-from supervisor.core.json_values import read_json
+from supervisor.core.json_values import read_unrepeated
 from supervisor.core.signing import Signer
 from supervisor.operations import Computing, Delay, Effect, schedules
 from supervisor.operations.enqueueing import EnqueueEffect, Producer
@@ -128,13 +128,13 @@ class ApiHandlers:
 
 
 async def body_of(request: web.Request, kind: type[BodyT]) -> BodyT:
-    """Return the body of a request; none is the same as {}."""
+    """Return the body of a request, in which no object has a key twice; none is the same as {}."""
     encoding = request.headers.get("Content-Encoding", "identity")
     if encoding.strip().lower() != "identity":
         raise bad_request("Content-Encoding", encoding, "send the body as it is")
     text = await request.read()
     try:
-        return read_json(text or b"{}", kind)
+        return read_unrepeated(text or b"{}", kind)
     except msgspec.DecodeError as error:
         raise web.HTTPBadRequest(text=f"the body cannot be used: {error}") from error
 

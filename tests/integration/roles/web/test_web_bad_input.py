@@ -42,6 +42,21 @@ def test_a_body_that_unpacks_to_a_large_one_is_not_unpacked(api: Any) -> None:
     assert ask(api, "POST", f"{PATH}/jobs/mail.send/runs", None, bomb, **{"Content-Encoding": "gzip"})[0] == 401
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("jobs/mail.send/runs", b'{"args": {"to": "a", "to": "b"}}'),
+        ("jobs/mail.send/runs", b'{"run_id": "to", "args": {}, "run_id": "x"}'),
+        ("schedules", b'{"schedules": {"a": {"job": "mail.send", "every": "1h", "every": "2h"}}}'),
+        ("queues/default/pause", b'{"reason": "to", "reason": "fro"}'),
+    ],
+)
+def test_a_key_that_stands_twice_in_a_body_is_refused(api: Any, path: str, body: bytes) -> None:
+    """One of the values would be lost, and the client could not know which."""
+    code, shown = ask(api, "POST", f"{PATH}/{path}", "driver", body)
+    assert (code, "stands twice" in shown["error"]) == (400, True), shown
+
+
 def test_a_queue_without_room_is_told_with_the_time_to_come_back(api: Any, store: Any) -> None:
     """As for any service that is busy: 503, and nothing was enqueued."""
     store.run(Sessions(KEYS).bound_queues(1))
