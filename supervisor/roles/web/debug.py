@@ -24,7 +24,7 @@ from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.roles.child import Seat
 from supervisor.roles.web.access.auth import needs
 from supervisor.roles.web.api.access import must_be_unlimited
-from supervisor.roles.web.responses import ASKER, unavailable
+from supervisor.roles.web.responses import ASKER, redis_failed, unavailable
 from supervisor.settings.web.tokens import Scope
 from supervisor.store.client.sync_client import AsyncStore
 from supervisor.store.election.commands import Command, Commands, Word
@@ -72,7 +72,7 @@ class DebugPages:
         try:
             is_sent = await self._store.run(self._commands.send(self._replica, command_id, command))
         except (StoreUnavailableError, StoreRefusedError) as error:
-            raise unavailable(str(error)) from error
+            raise redis_failed(error) from error
         if not is_sent:
             raise unavailable("too many commands wait for this replica")
         return web.Response(status=202, text="asked: the stacks of all workers come into the log of this replica\n")

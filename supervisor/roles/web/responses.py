@@ -7,12 +7,19 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import structlog
 from aiohttp import web
 
 from supervisor.core.calendars.days import OverExcludedError
 from supervisor.core.cron.errors import CronError
 from supervisor.core.cron.zones import UnknownZoneError
-from supervisor.core.errors import ConfigError, TenureError
+from supervisor.core.errors import (
+    ConfigError,
+    NotReplicatedError,
+    StoreRefusedError,
+    StoreUnavailableError,
+    TenureError,
+)
 from supervisor.core.json_values import without_controls
 from supervisor.core.schedules.triggers import TriggerError
 from supervisor.settings.web.tokens import Token
@@ -25,6 +32,8 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",  # or a page of another site learns by <img> and <script> what exists
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
 }
+
+log = structlog.get_logger()
 
 PROBLEMS_SHOWN = 20
 ITEMS = 100
@@ -119,6 +128,15 @@ def _listed(error: ConfigError) -> str:
     return "; ".join([*shown, *([f"and {more} more"] if more > 0 else [])])
 
 
+def redis_failed(error: StoreUnavailableError | StoreRefusedError) -> web.HTTPServiceUnavailable:
+    """Return the answer where Redis does not answer or refuses: its place and its words are for the log alone."""
+    log.warning("redis_failed_request", reason=str(error))
+    if isinstance(error, NotReplicatedError):
+        return unavailable("Redis did it, but no replica of Redis had it in time: make the request again")
+    verb = "refuses this" if isinstance(error, StoreRefusedError) else "does not answer"
+    return unavailable(f"Redis {verb}; the log of this replica says why")
+
+
 def refused(error: TenureError) -> web.HTTPException | None:
     """Return ``error`` as an answer by its ``http_status``; None when it is no refusal but a fault."""
     if isinstance(error, ConfigError):
@@ -128,4 +146,6 @@ def refused(error: TenureError) -> web.HTTPException | None:
     kinds = {400: web.HTTPBadRequest, 404: web.HTTPNotFound, 409: web.HTTPConflict}
     if error.http_status in kinds:
         return kinds[error.http_status](text=str(error))
+    if isinstance(error, StoreUnavailableError | StoreRefusedError):
+        return redis_failed(error)
     return unavailable(str(error)) if error.is_retryable else None

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from supervisor.core.errors import StoreRefusedError, TenureError
+from supervisor.core.errors import TenureError
 from supervisor.roles.web.access.auth import needs
 from supervisor.roles.web.api import apply, backfills, changes, control
 from supervisor.roles.web.api.apply import ApiApply
@@ -25,7 +25,7 @@ from supervisor.roles.web.api.control import ApiControl
 from supervisor.roles.web.api.reads import ApiReads
 from supervisor.roles.web.api.times import ApiTimes
 from supervisor.roles.web.events.handlers import EventPages
-from supervisor.roles.web.responses import json_response, refused, unavailable
+from supervisor.roles.web.responses import json_response, refused
 from supervisor.settings.web.tokens import Scope
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -174,8 +174,6 @@ def _answering(handler: Handler) -> Handler:
     async def answer(request: web.Request) -> web.StreamResponse:
         try:
             return await handler(request)
-        except StoreRefusedError as error:
-            raise unavailable(str(error)) from error
         except TenureError as error:
             if (refusal := refused(error)) is None:
                 raise

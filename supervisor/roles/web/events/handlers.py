@@ -32,6 +32,7 @@ from supervisor.roles.web.responses import (
     bad_request,
     json_response,
     limit_of,
+    redis_failed,
     unavailable,
 )
 from supervisor.store.client.sync_client import AsyncStore
@@ -71,7 +72,7 @@ class EventPages:
                 self._events.read(after=after, since_ms=since_ms, count=count)
             )
         except StoreUnavailableError as error:
-            raise unavailable(str(error)) from error
+            raise redis_failed(error) from error
         return found
 
     async def _stream(self, request: web.Request, wanted: _Wanted) -> web.StreamResponse:
@@ -82,7 +83,7 @@ class EventPages:
         except TooManyFollowersError as error:
             raise unavailable("as many clients follow events as may; come back later") from error
         except (StoreUnavailableError, StoreRefusedError) as error:
-            raise unavailable(str(error)) from error
+            raise redis_failed(error) from error
 
     async def _tell(self, request: web.Request, wanted: _Wanted, queue: asyncio.Queue[Item]) -> web.StreamResponse:
         missed = await self._read(wanted.after) if wanted.after else []

@@ -231,13 +231,16 @@ def test_nobody_leads_an_empty_cluster(api: Any) -> None:
 
 
 def test_without_redis_the_api_says_so(api: Any, tree: Any) -> None:
-    """503 with a moment to come back, for reads and changes."""
+    """503 for reads and changes; where Redis is stands in the log alone."""
     tree.stop()
     tree.redis_url = f"{tree.redis_url}.absent"
     tree.start()
 
     for method, path in (("GET", "/leader"), ("GET", "/runs/x"), ("POST", "/schedules/team/nightly/pause")):
-        assert ask(api, method, f"{PATH}{path}", "driver")[0] == 503
+        code, shown = ask(api, method, f"{PATH}{path}", "driver")
+        assert (code, shown["error"]) == (503, "Redis does not answer; the log of this replica says why")
+    assert "redis_failed_request" in api.log.read_text()
+    assert ".absent" in api.log.read_text()
 
 
 def test_a_changed_file_of_tokens_is_followed_and_a_broken_one_is_not(api: Any) -> None:
