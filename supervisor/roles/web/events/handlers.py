@@ -103,7 +103,7 @@ class EventPages:
             while self._clock.elapsed_ns() < until_ns:
                 response.admit()  # also where nothing that comes is wanted, so that nothing is sent
                 try:
-                    async with asyncio.timeout(HEARTBEAT_S):
+                    async with asyncio.timeout_at(response.sent_s + HEARTBEAT_S):
                         event = await queue.get()
                 except TimeoutError:
                     await response.send(b": still here\n\n")
@@ -119,12 +119,15 @@ class _EventStream(web.StreamResponse):
     """A stream whose client is admitted anew before everything that is sent."""
 
     admit: Callable[[], None]
+    sent_s = 0.0
+    """When something was sent last, by the clock of the loop: events that are not wanted put off no heartbeat."""
 
     async def send(self, text: bytes) -> None:
         """Send ``text``, if the client is still admitted; raise the refusal if not."""
         self.admit()
         async with asyncio.timeout(SEND_S):
             await self.write(text)
+        self.sent_s = asyncio.get_running_loop().time()
 
     async def send_events(self, events: list[KeptEvent], wanted: _Wanted, last_id: str) -> str:
         """Send those of ``events`` that are wanted; return the id of the last one either way."""

@@ -57,8 +57,9 @@ class Silence(asyncio.Queue[Item]):
 class History:
     """Stands for Redis, its events and who follows them: a page, and one more during which the token goes."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: Access, follower: Callable[[Callable[[], None]], asyncio.Queue[Item]]) -> None:
         self._access = access
+        self._follower = follower
         self._left = ["1-0", "2-0"]
 
     def read(self, **_: Any) -> list[KeptEvent]:
@@ -75,13 +76,33 @@ class History:
     @asynccontextmanager
     async def follow(self, _token: str, _address: str) -> AsyncIterator[asyncio.Queue[Item]]:
         """Return the queue of a follower."""
-        yield Silence(self._access.end)
+        yield self._follower(self._access.end)
 
 
-async def told(query: str = "") -> bytes:
+class Chatter(asyncio.Queue[Item]):
+    """A queue with one event after the other, whose reader loses the token after ten times the heartbeat."""
+
+    def __init__(self, end: Callable[[], None]) -> None:
+        super().__init__()
+        self._end, self._place = end, 0
+        self._until_s = asyncio.get_running_loop().time() + 10 * handlers.HEARTBEAT_S
+
+    async def get(self) -> Item:
+        """Return the next one."""
+        loop = asyncio.get_running_loop()
+        if loop.time() > self._until_s:
+            self._end()
+        turn = loop.create_future()
+        loop.call_soon(lambda: turn.done() or turn.set_result(None))
+        await turn
+        self._place += 1
+        return KeptEvent(f"9-{self._place}", Event("reload_done", "info", "", "", 1, 0, 0, "r1", "agent"))
+
+
+async def told(query: str = "", follower: Callable[[Callable[[], None]], asyncio.Queue[Item]] = Silence) -> bytes:
     """Return all that a follower gets before its stream ends."""
     access = Access()
-    history: Any = History(access)
+    history: Any = History(access, follower)
     pages = EventPages(history, history, history, FakeClock(elapsed_ns=0, wall_ms=0))
 
     async def follow(request: web.Request) -> web.StreamResponse:
@@ -99,6 +120,12 @@ async def test_no_heartbeat_follows_the_end_of_a_token(monkeypatch: pytest.Monke
     """Who lost the token while nothing happened gets nothing any more."""
     monkeypatch.setattr(handlers, "HEARTBEAT_S", 0.0)
     assert await told() == b"retry: 2000\n\n"
+
+
+async def test_events_that_are_not_wanted_put_off_no_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A proxy ends a stream on which nothing comes, whatever is dropped on the way to it."""
+    monkeypatch.setattr(handlers, "HEARTBEAT_S", 0.03)
+    assert b": still here" in await told("?level=error", Chatter)
 
 
 async def test_no_event_that_was_missed_follows_the_end_of_a_token() -> None:
