@@ -47,7 +47,7 @@ PAUSE_NS_MAX = 10**9 * S
 class _PatientScheduler(Scheduler):
     """Looks less often: here no message is lost, and whatever changes wakes it."""
 
-    slice_ns = 60 * S
+    slice_ns = lateness_ns = 60 * S
     idle_ns = 5 * S
     reconcile_ns = audit_ns = 3600 * S
 

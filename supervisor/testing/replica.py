@@ -170,7 +170,12 @@ class Replica:
             is_stopping=lambda: board.header.phase >= Phase.DRAINING,
             report=self._reporter(self.scheduler.name),
             rng=self._rng,
-            backfills=Backfills(self._keys, clock=self.clock, report=self._reporter(self.scheduler.name)),
+            backfills=Backfills(
+                self._keys,
+                clock=self.clock,
+                report=self._reporter(self.scheduler.name),
+                look_ns=self._classes[1].reconcile_ns,
+            ),
             zones_version=self.zones_version,
         )
         self.scheduler.start(scheduler.run())

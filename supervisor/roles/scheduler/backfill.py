@@ -55,12 +55,15 @@ class _Made(NamedTuple):
 class Backfills:
     """Serves the requests of a cluster under one term after the other."""
 
-    def __init__(self, keys: Keys, *, clock: Clock, report: Reporter, rate_per_s: int = 1000) -> None:
+    def __init__(
+        self, keys: Keys, *, clock: Clock, report: Reporter, rate_per_s: int = 1000, look_ns: int = LOOK_NS
+    ) -> None:
         self._calls = calls.BackfillCalls(keys)
         self._views = Views(keys)
         self._clock = clock
         self._report = report
         self._rate_per_s = rate_per_s
+        self._unasked_ns = look_ns
         self._active: deque[Backfill] = deque()
         self._refused_until_ns: dict[str, int] = {}  # backfills that Redis refuses
         self._seen: Inspection | None = None  # of the schedule of the first one
@@ -117,7 +120,7 @@ class Backfills:
         refused = self._refused_until_ns
         self._refused_until_ns = {each.id: refused[each.id] for each in active if refused.get(each.id, 0) > now_ns}
         self._active = deque(each for each in active if each.id not in self._refused_until_ns)
-        self._is_asked, self._look_ns, self._seen = False, now_ns + LOOK_NS, None
+        self._is_asked, self._look_ns, self._seen = False, now_ns + self._unasked_ns, None
 
     def _remembered(self, backfill: Backfill) -> Steps[frozenset[int]]:
         """Return the runs of the next chunk that earlier backfills enqueued: a forced one gives them other ids."""

@@ -68,7 +68,7 @@ class CappedReports:
             self._report("schedules_accepted_again", schedules=schedules[:NAMED_MAX], count=len(schedules))
 
 
-PERIOD_NS = 5000 * MILLISECOND_NS
+LATENESS_NS = 5000 * MILLISECOND_NS
 
 
 class Lateness:
@@ -84,15 +84,16 @@ class Lateness:
         One report: a leader that dies right after it leaves it to the next one to report the change once more.
     """
 
-    def __init__(self, expectations: Expectations, client: FencedClient) -> None:
+    def __init__(self, expectations: Expectations, client: FencedClient, *, period_ns: int = LATENESS_NS) -> None:
         self._expectations = expectations
         self._client = client
+        self._period_ns = period_ns
         self.begin()
 
     def begin(self) -> None:
         """Start a term."""
         self._told: list[LatenessChange] = []
-        self.wake_ns = self._client.clock.elapsed_ns() + PERIOD_NS
+        self.wake_ns = self._client.clock.elapsed_ns() + self._period_ns
 
     def work(self, term: Term) -> Steps[bool]:
         """Ask if it is time; return whether it was.
@@ -104,7 +105,7 @@ class Lateness:
         if self._client.clock.elapsed_ns() < self.wake_ns:
             return False
         call = self._expectations.check(epoch=term.epoch, nonce=term.nonce, told=self._told)
-        self.wake_ns = self._client.clock.elapsed_ns() + PERIOD_NS
+        self.wake_ns = self._client.clock.elapsed_ns() + self._period_ns
         try:
             reply: LatenessReply = yield from self._client.ask(term, call)
         except StoreRefusedError as error:

@@ -33,7 +33,7 @@ from supervisor.roles.scheduler.fenced_client import FencedClient, TermOverError
 from supervisor.roles.scheduler.fire_items import DecisionTime
 from supervisor.roles.scheduler.firing import FireDispatcher
 from supervisor.roles.scheduler.prefetcher import Auditor, Prefetcher
-from supervisor.roles.scheduler.reports import Lateness
+from supervisor.roles.scheduler.reports import LATENESS_NS, Lateness
 from supervisor.store.schedules.expectations import Expectations
 from supervisor.store.schedules.fire import Schedules
 
@@ -58,6 +58,9 @@ class Scheduler:
 
     audit_ns = 10_000 * MILLISECOND_NS
     """How often a page of all schedules is searched for those that nothing would ever look at."""
+
+    lateness_ns = LATENESS_NS
+    """How often schedules are asked for that break what they promise about their runs."""
 
     def __init__(
         self,
@@ -92,7 +95,7 @@ class Scheduler:
         )
         self._auditor = Auditor(schedules, self._client, period_ns=self.audit_ns, again=self._prefetcher.again)
         self._rezoning = TzdataUpdate(schedules, self._client, zones_version)
-        self._lateness = Lateness(Expectations(schedules.keys), self._client)
+        self._lateness = Lateness(Expectations(schedules.keys), self._client, period_ns=self.lateness_ns)
         self._firing = FireDispatcher(schedules, self._client, self._prefetcher, moment=self._moment)
         self._refused: Term | None = None
         self._refused_until_ns = 0  # no renewal before the refusal is trusted for as long
