@@ -23,7 +23,15 @@ from supervisor.operations.followers import unfollowable
 from supervisor.operations.schedule_control import delete, drop_buffered
 from supervisor.operations.schedules import browse, has_labels
 from supervisor.store.keys import Keys
-from supervisor.store.schedules.definitions import BATCH_MAX, Change, DefineCode, Definitions, DeleteCode
+from supervisor.store.schedules.definitions import (
+    BATCH_MAX,
+    Change,
+    DefineCode,
+    Definitions,
+    DeleteCode,
+    page_of,
+    with_followers,
+)
 from supervisor.store.schedules.reads import Record, Views, change_of
 from supervisor.store.wire.definition import pack_definition
 
@@ -151,8 +159,10 @@ def write(
     result.unchanged += len(found) - len(changes)
     done = len(found) - len(changes)
     tell(done)
-    for batch in slices(changes, BATCH_MAX):
+    left: Sequence[Change] = with_followers(changes)
+    while batch := page_of(left, BATCH_MAX):
         yield from _define(keys, batch, result, wall_ms)
+        left = left[len(batch) :]
         done += len(batch)
         tell(done)
 

@@ -47,6 +47,8 @@ from supervisor.store.schedules.definitions import (
     DefineCode,
     Defined,
     Definitions,
+    page_of,
+    with_followers,
 )
 from supervisor.store.schedules.reads import Record, RecordPage, Views, change_of
 from supervisor.store.scripts import Call
@@ -196,6 +198,7 @@ class ConfigSync:
         if now.cursor == "0":
             missing = (self._definitions[place] for place in now.missing.values())
             now.differing += [Change(definition=settled(each, None, page.now_ms)) for each in missing]
+            now.differing = with_followers(now.differing)
             now.phase = SyncPhase.END if now.clashes else SyncPhase.WRITE
 
     def _meet(self, record: Record, now_ms: int) -> None:
@@ -216,7 +219,7 @@ class ConfigSync:
 
     def _write(self, term: Term) -> Steps[None]:
         now = self._round
-        batch = now.differing[now.done : now.done + now.width]
+        batch = page_of(now.differing[now.done :], now.width)
         if batch:
             call = self._calls.page(
                 epoch=term.epoch, nonce=term.nonce, digest=self._digest, changes=batch, wall_ms=now.now_ms

@@ -70,6 +70,41 @@ class Change:
     kept_mark_ms: int | None = None  # lets a change of timing keep what is owed under both
 
 
+def with_followers(changes: Sequence[Change]) -> list[Change]:
+    """Return ``changes`` in their order, but whatever follows a renamed one of them behind that one."""
+    places = {change.definition.id: place for place, change in enumerate(changes)}
+    renamed = _renamed(changes)
+
+    def way(change: Change) -> list[int]:
+        found = [places[change.definition.id]]
+        while (name := _followed(changes[found[-1]])) in renamed and places[name] not in found:
+            found.append(places[name])
+        return found[::-1]
+
+    return sorted(changes, key=way)
+
+
+def page_of(changes: Sequence[Change], most: int) -> Sequence[Change]:
+    """Return the first of ``changes``, in the order of ``with_followers``, to bring in by one step.
+
+    A renamed schedule and those that begin to follow it by its new name are brought in together, up to ``most``: an end
+    between two steps would make none of them due, since they then follow only one of the two names.
+    """
+    renamed, end = _renamed(changes), most
+    while 0 < end < len(changes) and _followed(changes[end]) in renamed:
+        end -= 1
+    return changes[: end or most]
+
+
+def _renamed(changes: Sequence[Change]) -> set[str]:
+    return {change.definition.id for change in changes if change.definition.renamed_from}
+
+
+def _followed(change: Change) -> str:
+    after = change.definition.after
+    return "" if after is None else after.schedule
+
+
 @dataclass(frozen=True, slots=True)
 class Begin:
     """The answer to the question whether a configuration is in place."""

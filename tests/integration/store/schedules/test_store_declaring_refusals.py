@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 import pytest
 
 from supervisor.core.errors import StoreRefusedError
-from supervisor.core.model import Kind, ScheduleDef, Template
+from supervisor.core.model import After, Kind, ScheduleDef, Template
 from supervisor.roles.scheduler.config_sync import REFUSED_NS, ConfigSync
+from supervisor.store.schedules.definitions import BATCH_MAX, Definitions
 from supervisor.store.scripts import Call
 from tests.integration.store.schedules.declaration import Declaration
 from tests.kit.builders import StoreCalls, schedule
@@ -35,6 +37,29 @@ def finish(desk: Declaration, declaring: ConfigSync) -> None:
 def stored(desk: Declaration) -> dict[str, int | None]:
     """Return how often each schedule is due."""
     return {name: each.definition.every_ms for name, each in desk.world.stored().items()}
+
+
+def test_a_renamed_schedule_and_a_new_follower_come_in_one_step(
+    desk: Declaration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The end of a run between two would make the follower due under neither name."""
+    others = [schedule(f"s{n:03}") for n in range(BATCH_MAX - 1)]
+    desk.declare(desk.world.lead(), *others, schedule("old"))
+    steps: list[list[str]] = []
+    page = Definitions.page
+
+    def noted(self: Definitions, **options: Any) -> Any:
+        steps.append([change.definition.id for change in options["changes"]])
+        return page(self, **options)
+
+    monkeypatch.setattr(Definitions, "page", noted)
+    changed = [schedule(each.id, every_ms=7000) for each in others]
+    follower = schedule("follower", every_ms=None, after=After(schedule="new"))
+    finish(desk, desk.declaring(*changed, follower, schedule("new", renamed_from="old")))
+
+    assert any({"new", "follower"} <= set(step) for step in steps)
+    assert sorted(chain.from_iterable(steps)) == sorted([*(each.id for each in others), "follower", "new"])
+    assert set(desk.world.stored()) == {*(each.id for each in others), "follower", "new"}
 
 
 def test_a_schedule_that_is_refused_keeps_no_other_of_its_page_out(desk: Declaration) -> None:
