@@ -12,7 +12,7 @@ from supervisor.core.model import ScheduleDef
 from supervisor.operations import PAGES_MAX, InvalidRequestError, Operation, one, pages
 from supervisor.store.keys import Keys
 from supervisor.store.schedules.fire import DuePage, Schedules
-from supervisor.store.schedules.reads import Inspection, Record, RecordPage, Views
+from supervisor.store.schedules.reads import PAGE, Inspection, Record, RecordPage, Views
 from supervisor.store.schedules.reads import Pause as Pause  # noqa: PLC0414 - of a record
 from supervisor.store.schedules.state import ScheduleState as ScheduleState  # noqa: PLC0414 - of an inspection
 from supervisor.store.schedules.state import Stretch as Stretch  # noqa: PLC0414
@@ -109,7 +109,7 @@ class ScheduleFilter:
 
 
 def selected(
-    keys: Keys, which: ScheduleFilter, *, cursor: str = "0", pages_max: int = PAGES_MAX
+    keys: Keys, which: ScheduleFilter, *, cursor: str = "0", count: int = PAGE, pages_max: int = PAGES_MAX
 ) -> Operation[tuple[list[str], str]]:
     """Return the ids of ``which`` in the pages from ``cursor`` on, and the cursor of the next page, "0" for none.
 
@@ -119,7 +119,7 @@ def selected(
         return list(dict.fromkeys(which.ids)), "0"
     found: set[str] = set()
     for _ in range(pages_max):
-        part = yield Views(keys).browse(cursor)
+        part = yield Views(keys).browse(cursor, count=count)
         found.update(record.id for record in part.items if has_labels(record, which.labels))
         cursor = part.cursor
         if cursor == "0":

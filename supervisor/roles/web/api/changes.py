@@ -27,6 +27,7 @@ from supervisor.roles.web.responses import bad_request, json_response, not_found
 
 BODY_BYTES_MAX = 128 * 1024
 SCHEDULES_MAX = 250
+JUDGED_MAX = 50
 PAGES_MAX = 4
 """Of schedules that a filter is compared with for one answer; the next request goes on behind them."""
 
@@ -195,8 +196,10 @@ class ApiChanges(ApiHandlers):
     ) -> web.Response:
         """Apply ``change`` to the schedules of a body, or judge it only, and answer with what became of each."""
         which = ScheduleFilter(ids=body.schedules, labels=body.labels, everything=body.all)
-        names, cursor = await self._ask(schedules.selected, which, cursor=body.cursor, pages_max=PAGES_MAX)
         permit = permit_schedule(request)
+        # One by one, each written to the disk of the server: more of them would take longer than an answer may.
+        limits = {"count": JUDGED_MAX, "pages_max": 1} if permit is not None else {"pages_max": PAGES_MAX}
+        names, cursor = await self._ask(schedules.selected, which, cursor=body.cursor, **limits)
 
         async def judge(names: Sequence[str]) -> list[tuple[str, str]]:
             _, definition = await self._ask(schedules.inspect, names[0])

@@ -94,6 +94,16 @@ def test_pages_of_schedules_are_changed_one_after_the_other(
     assert (len(seen), len(paused(world)) > 200, answers > 1) == (1000, True, True)
 
 
+def test_a_page_is_smaller_where_each_schedule_is_judged(api: Any, world: StoreCalls) -> None:
+    """A thousand by one token with limits took longer than an answer may, and the next request began anew."""
+    for start in range(0, 600, 200):
+        define(world, *(f"s{number}" for number in range(start, start + 200)), job="mail.send")
+
+    assert change(api, "/schedules/pause", {"all": True})[1]["cursor"] is None
+    shown = change(api, "/schedules/pause", {"all": True}, "mailer")[1]
+    assert (len(shown["schedules"]) < 150, shown["cursor"] is None) == (True, False)
+
+
 def test_a_limited_token_pauses_of_a_selection_what_it_reaches(api: Any, world: StoreCalls) -> None:
     """Each is judged by itself, in a dry run too; the answer tells why the others stay."""
     define(world, "a")
