@@ -248,9 +248,11 @@ class Executor:
 
         ``sys.exit`` is the way many a script's ``main`` reports its end, so its code decides as a process's would.
         """
-        if is_clean_exit(error):
-            return self.succeed(execution, None)
-        return self.fail(execution, error)
+        try:
+            return self.succeed(execution, None) if is_clean_exit(error) else self.fail(execution, error)
+        except BaseException:  # noqa: BLE001 - code of the error's class, which a look at it runs
+            unreadable = type.__repr__(type(error))
+            return self.fail(execution, TypeError(f"the job raised an exception that cannot be read: {unreadable}"))
 
     def fail(self, execution: Execution, error: BaseException) -> Ack:
         """Return the acknowledgement of a job that ended with ``error``: another attempt later, or none."""

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from supervisor.core.errors import OptionError
 from supervisor.core.jobs.registry import JobSpec
 from supervisor.core.json_values import json_of
 from supervisor.core.model import PAYLOAD_BYTES_MAX
@@ -104,9 +105,17 @@ def is_final(fetched: FetchedRun, spec: JobSpec, error: BaseException) -> bool:
 
 
 def granted(fetched: FetchedRun, error: BaseException) -> BaseException:
-    """Return ``error``, or the end of a run that may not run again as it asks by it."""
+    """Return ``error``, or the end of a run that may not run again as it asks by it.
+
+    The delay is read anew: a subclass may set it itself, or leave ``__init__`` of ``Again`` out.
+    """
     if not isinstance(error, Again):
         return error
+    delay: Any = getattr(error, "delay_s", None)
+    try:
+        error = Again(delay, str(error)).with_traceback(error.__traceback__)
+    except OptionError as fault:
+        return fault.with_traceback(error.__traceback__)
     if fetched.envelope.template.at_most_once:
         why = "it runs at most once; raise it in jobs with delivery at_least_once"
     elif fetched.interrupts >= AGAIN_MAX:

@@ -13,7 +13,7 @@ from supervisor.core.jobs.registry import Registry, job
 from supervisor.core.model import PAYLOAD_BYTES_MAX, Outcome
 from supervisor.core.supervision.scoreboard import UnwantedReason
 from supervisor.roles.worker.attempt.context import SoftTimeout
-from tenure import Context, Retry
+from tenure import Again, Context, Retry
 from tests.unit.roles.worker.executor_stage import Stage, fetched
 
 
@@ -168,6 +168,54 @@ def test_a_run_that_was_asked_to_end_and_finishes_has_finished(stage: Stage) -> 
     execution.cancel(UnwantedReason.CANCELLED)
 
     assert stage.executor.succeed(execution, None).outcome is Outcome.OK
+
+
+class Busy(Again):
+    """Leaves out ``__init__`` of its base."""
+
+    def __init__(self, *delay: Any) -> None:
+        for delay_s in delay:
+            self.delay_s = delay_s
+
+
+class Unreadable(Exception):  # noqa: N818 - a name that says what it is
+    """Answers the first question by an exception that no ``except Exception`` takes."""
+
+    @property
+    def __class__(self) -> Any:
+        raise SystemExit
+
+    @__class__.setter
+    def __class__(self, _: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (Busy(), "Again: delay must be seconds"),
+        (Busy(-5), "Again: delay must be 0 seconds"),
+        (Busy(float("nan")), "Again: delay must be at most"),
+        (SyntaxError("no such tag", ("page", 5, 1, b"{{")), "cannot be read: <class 'SyntaxError'>"),
+        (Unreadable(), "Unreadable'>"),
+    ],
+    ids=["no delay", "negative", "nan", "line of bytes", "class"],
+)
+def test_an_exception_that_is_broken_itself_fails_its_run_and_nothing_else(
+    stage: Stage, error: BaseException, told: str
+) -> None:
+    """It ended the worker's process, or its acknowledgement was refused by Redis for ever."""
+    ack = stage.executor.end(stage.begin(fetched()), error)
+
+    assert ack.outcome is Outcome.RETRY
+    assert ack.error is not None
+    assert told in ack.error["message"]
+
+
+def test_the_delay_of_a_kind_of_again_is_read_as_that_of_again_itself(stage: Stage) -> None:
+    """Also where a subclass sets it itself."""
+    ack = stage.executor.end(stage.begin(fetched()), Busy("5m"))
+
+    assert (ack.outcome, ack.retry_delay_ms) == (Outcome.AGAIN, 300_000)
 
 
 def test_one_line_is_logged_for_an_end(stage: Stage, logs: list[Any]) -> None:
