@@ -91,7 +91,7 @@ test-mutants: $(VENV)/.dev  ## Change one token of core/, store/ or roles/ at a 
 	$(BIN)/python -m tests.mutation_sample $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED))
 
 mutations: $(VENV)/.dev  ## Give pools envelopes that something broke: make mutations TENURE_MUTATIONS=10000
-	TENURE_MUTATIONS=$(or $(TENURE_MUTATIONS),10000) $(PYTEST) -q tests/integration/roles/worker/test_worker_mutations.py
+	TENURE_MUTATIONS=$(or $(TENURE_MUTATIONS),10000) $(PYTEST) -q tests/integration/roles/worker/test_worker_mutations.py tests/integration/store/queues/test_store_hostile_values.py
 
 model: $(VENV)/.dev  ## Explore the lease and fire protocol exhaustively, beyond the bounds of make test (minutes)
 	$(BIN)/python -m tests.model

@@ -21,3 +21,10 @@ local function not_whole(...)
   end
   return nil
 end
+
+-- A number that anybody may have written, up to a trillion, so that sums of them are written as whole numbers; nil for other text.
+local NUMBER_MAX = 1000000000000
+local function foreign(text)
+  local digits = string.match(text or '', '^%d+$')
+  return digits and math.min(tonumber(digits), NUMBER_MAX)
+end

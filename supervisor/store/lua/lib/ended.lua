@@ -25,7 +25,10 @@ end
 -- Tell those who wait. `ended`: how, for whoever asks later; nil where the run itself is kept and says so.
 local function tell_end(id, bells, ended, keep_ms)
   if ended then
-    redis.pcall('SET', keys.ended(id), cjson.encode(ended), 'PX', whole(math.max(keep_ms, ENDED_MS)))
+    local is_json, json = pcall(cjson.encode, ended) -- false: numbers of the envelope that JSON has not
+    if is_json then
+      redis.pcall('SET', keys.ended(id), json, 'PX', whole(math.max(keep_ms, ENDED_MS)))
+    end
     if not ended.has_result then
       redis.pcall('DEL', keys.result(id)) -- of an earlier run of this id
     end

@@ -32,6 +32,11 @@ local function judge(queue, id, of, is_rated)
   return 'go'
 end
 
+-- Whether an acknowledgement can name `id`: what Tenure makes runs of. Any other goes as a run does that was cancelled.
+local function is_id(id)
+  return string.find(id, '^[!-+.-{}~-]+$') ~= nil
+end
+
 -- Decide about ids from the head of a list, until `most` may go, without a write; nil if a foreign key is in the way.
 local function decide(open, ids, skip, most, is_suspect)
   local queue = open.name
@@ -44,7 +49,7 @@ local function decide(open, ids, skip, most, is_suspect)
   for n, id in ipairs(ids) do
     if #plan.given == most or t.keys <= 0 then break end
     plan.seen = n
-    local header = data[n] and not skip[n] and header_of(data[n])
+    local header = data[n] and not skip[n] and is_id(id) and header_of(data[n])
     local verdict, due = 'go', nil
     if header then
       local of = limits_in(header)
@@ -73,7 +78,7 @@ local function decide(open, ids, skip, most, is_suspect)
         end
       end
     end
-    if not data[n] and not skip[n] then
+    if not skip[n] and not (data[n] and is_id(id)) then
       plan.gone[#plan.gone + 1] = id
     elseif verdict == 'go' and not skip[n] then
       local token = t.first_token
@@ -169,6 +174,7 @@ local function take(open, class, list, limit)
     end
     for _, id in ipairs(plan.gone) do
       t.count(queue, 'cancelled')
+      redis.call('HDEL', keys.data(queue), id)
       forget(queue, '', id)
     end
     for _, n in ipairs(plan.over) do

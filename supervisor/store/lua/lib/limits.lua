@@ -35,14 +35,14 @@ local function limits_in(header)
       of.unique = string.sub(part, 2)
     elseif letter == 'c' then
       of.max, of.concurrency = string.match(part, '^c(%d+):(.+)$')
-      of.max, of.slots = tonumber(of.max), keys.limit_slots(of.concurrency or '')
+      of.max, of.slots = foreign(of.max), keys.limit_slots(of.concurrency or '')
     elseif letter == 'x' then
       of.is_replacing = true
     elseif letter == 'r' then
       of.count, of.per_ms, of.rate = string.match(part, '^r(%d+)/(%d+):(.+)$')
-      of.count, of.per_ms = tonumber(of.count), tonumber(of.per_ms)
+      of.count, of.per_ms = foreign(of.count), foreign(of.per_ms)
     elseif letter == 'p' then
-      of.above = tonumber(string.sub(part, 2))
+      of.above = foreign(string.sub(part, 2))
     end
   end
   return of

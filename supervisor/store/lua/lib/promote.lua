@@ -47,7 +47,7 @@ local function promote(queue, now)
   local heads, tails, newer, gone, bells = {}, {}, {}, {}, { a = 0, s = 0 }
   for n, id in ipairs(due) do
     if data[n] then
-      local head, header = string.match(data[n], '^[as][012]') or 'a1', header_of(data[n]) -- a broken one ends where it is read
+      local head, header = head_of(data[n]), header_of(data[n])
       local kind = string.sub(head, 1, 1)
       local _, crashes = charges(att[n])
       if crashes > 0 then

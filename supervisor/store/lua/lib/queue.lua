@@ -2,9 +2,15 @@
 -- Includes  clock
 local BELL_MAX = 16
 
--- The list that a run waits in, by the two characters in front of its data.
+-- The two characters in front of a run's data, its kind and priority. Broken data ends where a worker reads it: as any other.
+local function head_of(data)
+  return string.match(data, '^[as][012]') or 'a1'
+end
+
+-- The list that a run waits in.
 local function ready(queue, data)
-  return keys.ready(queue, string.sub(data, 1, 1), string.sub(data, 2, 2))
+  local head = head_of(data)
+  return keys.ready(queue, string.sub(head, 1, 1), string.sub(head, 2, 2))
 end
 
 -- Wake up to `count` idle workers of one kind. Like history and counters, it never stops the work itself: what a
@@ -301,5 +307,6 @@ end
 -- Attempts, crashes and interrupts charged so far.
 local function charges(att)
   local a, c, i = string.match(att or '', '^(%d+),(%d+),(%d+)$')
-  return tonumber(a) or 0, tonumber(c) or 0, tonumber(i) or 0
+  if not a or math.max(#a, #c, #i) > 15 then return 0, 0, 0 end -- as workers read them
+  return tonumber(a), tonumber(c), tonumber(i)
 end

@@ -64,7 +64,7 @@ local function wake(queue)
         if data then
           redis.call('HDEL', keys.blocked(queue), id)
           add(heads, ready(queue, data), id)
-          rung[string.sub(data, 1, 1)] = true
+          rung[string.sub(head_of(data), 1, 1)] = true
           held = held + 1
         elseif is_waiting then
           t.count(queue, 'cancelled')

@@ -2,18 +2,22 @@
 -- one out of the middle of a long list would hold the server up, so it is counted in the queue's `stale` hash, by list
 -- and id, and skipped when it comes to the head. An id has as many entries in a list as are counted here, and one more
 -- if that list is its place; which of them is skipped does not matter.
+-- Includes  clock
 local function stale_field(queue, list, id)
   return string.sub(list, #keys.queue(queue) + 1) .. ' ' .. id
 end
 
 -- The entry of `id` in `list` no longer counts.
 local function stale_add(queue, list, id)
-  redis.call('HINCRBY', keys.stale(queue), stale_field(queue, list, id), 1)
+  local stale, field = keys.stale(queue), stale_field(queue, list, id)
+  if type(redis.pcall('HINCRBY', stale, field, 1)) ~= 'number' then
+    redis.call('HSET', stale, field, '1') -- somebody wrote another text there
+  end
 end
 
 -- How many entries of `id` in `list` do not count.
 local function stale_count(queue, list, id)
-  return tonumber(redis.call('HGET', keys.stale(queue), stale_field(queue, list, id)) or 0) or 0
+  return foreign(redis.call('HGET', keys.stale(queue), stale_field(queue, list, id)) or '') or 0
 end
 
 -- Which of `ids`, in the order of `list`, are to be skipped, as n = true. They are no longer counted afterwards, so they
@@ -33,14 +37,14 @@ local function stale_drop(queue, list, ids)
   local left = {}
   for n, count in ipairs(redis.call('HMGET', stale, unpack(fields))) do
     local field = fields[n]
-    left[field] = left[field] or tonumber(count or 0) or 0
+    left[field] = left[field] or foreign(count or '') or 0
     if left[field] > 0 then
       left[field] = left[field] - 1
       skipped[n] = true
       if left[field] == 0 then
         redis.call('HDEL', stale, field)
       else
-        redis.call('HINCRBY', stale, field, -1)
+        redis.call('HSET', stale, field, whole(left[field]))
       end
     end
   end

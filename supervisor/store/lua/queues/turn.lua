@@ -67,7 +67,7 @@ local function give(queue, id, data, att, is_suspect, fetched)
 end
 
 -- When the first of the later runs is due, as far as each queue's is known: false where there is none.
-local due_at = {}
+local due_at, NEVER_MS = {}, 9007199254740992
 local function next_due()
   local first = nil
   for i = FIRST, first_ack - 1, 2 do
@@ -75,8 +75,8 @@ local function next_due()
     if due == nil then
       due = tonumber((redis.pcall('ZRANGE', keys.later(ARGV[i]), 0, 0, 'WITHSCORES'))[2] or nil)
     end
-    if due and (not first or due < first) then
-      first = due
+    if due and due < NEVER_MS and (not first or due < first) then
+      first = math.max(due, 0)
     end
   end
   return first and whole(first) or ''

@@ -18,6 +18,7 @@ COUNT = int(os.environ.get("TENURE_MUTATIONS", "200"))
 
 RECORDED = [line for line in Path("tests/data/envelopes-v1.txt").read_bytes().splitlines() if line[2:3] == b"{"]
 CHARGES = [b"0,0,0", b"9,2,2", b"x,y,z", b"1,2", b"99999999999,0,0", b"-1,-1,-1", b"\xff", b"1e9,1,1"]
+DUE = ["-inf", "-1", "0", "1.5"]
 _NUMBERS = [b"0", b"-1", b"1e308", b"-1e308", b"9" * 400, b"18446744073709551616", b"1.5", b"null", b'""', b"true"]
 _DEEP = [b"[" * 3000 + b"]" * 3000, b'{"a":' * 3000 + b"1" + b"}" * 3000, b"[" * 940 + b"]" * 940]
 _VALUES = [*_DEEP, b"{}", b'"\\ud800"', b'"\xff"', b"NaN", *_NUMBERS]
@@ -48,11 +49,15 @@ def put(shop: WorkerKit, draw: random.Random, count: int) -> None:
         run_id = f"m{number}"
         recorded = draw.choice(RECORDED)
         as_ours = re.sub(rb'"id":"[^"]*"', b'"id":"' + run_id.encode() + b'"', recorded, count=1)
-        data = b"a" + mutated(draw, as_ours[1:].replace(b'"kind":"sync"', b'"kind":"async"'))
+        kind = draw.choice([b"a"] * 7 + [b"", b"x", b"\xff"])
+        data = kind + mutated(draw, as_ours[1:].replace(b'"kind":"sync"', b'"kind":"async"'))
         shop.store.raw.hset(queue.data, run_id, data)
         if draw.random() < 0.3:
             shop.store.raw.hset(queue.att, run_id, draw.choice(CHARGES))
-        shop.store.raw.rpush(queue.ready(Kind.ASYNC, draw.randrange(3)), run_id)
+        if draw.random() < 0.3:
+            shop.store.raw.zadd(queue.later, {run_id: draw.choice(DUE)})
+        else:
+            shop.store.raw.rpush(queue.ready(Kind.ASYNC, draw.randrange(3)), run_id)
 
 
 async def test_a_pool_survives_any_envelope(shop: WorkerKit) -> None:

@@ -1,0 +1,186 @@
+"""Whatever a producer's user writes beside Tenure's scripts: turns go on, and so do the runs of everybody else."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+
+from supervisor.core.model import Kind, Outcome
+from supervisor.store.queues.runs import Ack
+from supervisor.store.wire.envelope import pack
+from supervisor.store.wire.poll import BrokenRun, FetchedRun
+from tests.kit.builders import StoreCalls, envelope
+
+SEEDS = int(os.environ.get("TENURE_MUTATIONS", "200")) // 12
+"""Drawn worlds; ``make mutations`` draws more."""
+
+S = "r.1/w-0/1"
+TURNS, RUNS = 12, 8
+_NUMBERS = [
+    b"",
+    b"0",
+    b"-1",
+    b"1",
+    b"1.5",
+    b"1e5",
+    b"1e400",
+    b"nan",
+    b"inf",
+    b"-inf",
+    b"x",
+    b"9" * 16,
+    b"9" * 20,
+    b"9" * 400,
+]
+_HEADS = [b"", b"x", b"a", b"s1", b"x1", b"a9", b"\xff\x00", b"a1", b"s0", b"a1", b"a1"]
+_IDS = [
+    b"",
+    b"|",
+    b"a|ok|1|",
+    b"two words",
+    b"\n",
+    b"\xff\xfe",
+    b"i" * 5000,
+    b"sched@1",
+    b"sched!initial",
+    b"p/1#2",
+    b"{x}",
+]
+_SCORES = ["-inf", "0", "-1", "1e300", "inf", "1.5"]
+_WORDS = [
+    b"",
+    b"\xff",
+    b"|",
+    b"||",
+    b" ",
+    b"a b c",
+    b"evil h1",
+    b"{}",
+    b"[]",
+    b"\n\n",
+    b"A" * 5000,
+    b"cancel|",
+    b"x|1|1",
+]
+
+
+class Hostile:
+    """One drawn world: a queue ``evil`` with odd values in every place that a producer's user may write."""
+
+    def __init__(self, world: StoreCalls, seed: int) -> None:
+        self.world, self.draw = world, random.Random(seed)
+        self.queue = world.keys.queue("evil")
+        self.ids = [b"h%d" % n for n in range(RUNS - 3)] + self.draw.sample(_IDS, 3)
+
+    def number(self) -> bytes:
+        """Return what may stand where a number is expected."""
+        return self.draw.choice(_NUMBERS)
+
+    def word(self) -> bytes:
+        """Return what may stand anywhere."""
+        return self.draw.choice([*_WORDS, *_NUMBERS, *self.ids])
+
+    def header(self) -> bytes:
+        """Return limits as no version writes them."""
+        key = self.draw.choice([b"k", b"k", b"", b"a b", b"\xff"])
+        forms = [
+            b"u" + key,
+            b"c" + self.number() + b":" + key,
+            b"c1:" + key + b";x",
+            b"x",
+            b"r" + self.number() + b"/" + self.number() + b":" + key,
+            b"r1/" + self.number() + b":k",
+            b"p" + self.number(),
+            b"?",
+        ]
+        return b"[" + b";".join(self.draw.sample(forms, self.draw.randint(0, 3))) + b"]"
+
+    def data(self, run_id: bytes) -> bytes:
+        """Return an envelope whose head, limits or body nobody would write."""
+        body = pack(envelope("h0", queue="evil", result_ttl_s=60)).data[2:].replace(b'"h0"', b'"' + run_id + b'"')
+        if self.draw.random() < 0.3:
+            at = self.draw.choice([b"1e999", b'"nan"', b"{}"])
+            body = body.replace(b'"template"', b'"enqueued_ms":' + at + b',"template"')
+        if self.draw.random() < 0.2:
+            body = self.draw.choice([b"", b"{", b"[[[", b"null", b"\xff" * 300])
+        return self.draw.choice(_HEADS) + (self.header() if self.draw.random() < 0.7 else b"") + body
+
+    def put_runs(self) -> None:
+        """Lay runs where runs wait: ready, due, suspected, waiting for a slot or a rate."""
+        raw, queue = self.world.raw, self.queue
+        places = ["ready", "later", "suspect", "blocked"]
+        for run_id in self.ids:
+            if self.draw.random() < 0.9:
+                raw.hset(queue.data, run_id, self.data(run_id))
+            if self.draw.random() < 0.4:
+                raw.hset(queue.att, run_id, b",".join(self.number() for _ in range(3)))
+            for place in self.draw.sample(places, self.draw.randint(1, 3)):
+                if place == "ready":
+                    raw.rpush(queue.ready(Kind.ASYNC, self.draw.randrange(3)), run_id)
+                elif place == "later":
+                    raw.zadd(queue.later, {run_id: self.draw.choice(_SCORES)})
+                elif place == "suspect":
+                    raw.rpush(queue.suspect(Kind.ASYNC), run_id)
+                else:
+                    raw.hset(queue.blocked, run_id, "k")
+                    raw.rpush(f"{queue.data.removesuffix('data')}wait:k", run_id)
+
+    def put_values(self) -> None:
+        """Write odd values beside them; of the type that the key has, and about no run but these."""
+        raw, prefix, queue = self.world.raw, self.world.keys.prefix, self.queue
+        base = queue.data.removesuffix("data")
+        for run_id in self.ids:
+            for key in (queue.run, f"{base}cancel", queue.limits, queue.err, f"{prefix}awaited"):
+                if self.draw.random() < 0.3:
+                    raw.hset(key, run_id, self.header() if key == queue.limits else self.word())
+            for part in ("ready:a:0", "ready:a:1", "suspect:a"):
+                if self.draw.random() < 0.2:
+                    raw.hset(f"{base}stale", part.encode() + b" " + run_id, self.number())
+            if self.draw.random() < 0.3:
+                raw.zadd(f"{base}rate:a:k", {run_id: self.draw.choice(_SCORES)})
+        raw.sadd(f"{base}woken", b"k", self.word())
+        raw.set(f"{prefix}limit:r:k", self.number() + b" " + self.number())
+        raw.sadd(f"{prefix}limit:c:k", self.word(), self.word(), b"evil h1")
+        raw.sadd(f"{prefix}limit:q:k", self.word(), b"evil")
+        raw.hset(f"{prefix}limit:u", b"k", self.word())
+        raw.hset(f"{prefix}limit:n", b"k", self.word())
+        raw.rpush(queue.hist, self.word())
+        raw.hset(queue.stat, mapping={"in": self.number(), "ok": self.number(), "cancelled": self.number()})
+        raw.sadd(self.world.keys.queues, self.word())
+
+    def ack(self, run: FetchedRun | BrokenRun, run_id: str, outcome: Outcome) -> Ack:
+        """Return the acknowledgement of what was fetched."""
+        fence = {"queue": run.queue, "attempt": run.attempt, "fetched_ms": run.fetched_ms}
+        return Ack(**fence, run_id=run_id, outcome=outcome, job="j", result=b"1", result_ttl_ms=1000)
+
+    def work(self, queues: list[str]) -> set[str]:
+        """Do what a worker does for some turns; return the ids of runs that ended well."""
+        acks: list[Ack] = []
+        ended: set[str] = set()
+        for _ in range(TURNS):
+            reply = self.world.turn(S, queues=queues, want=5, want_suspect=not acks, acks=acks)
+            acks = [self.ack(each, each.run_id, Outcome.DEAD) for each in reply.broken]
+            for run in reply.runs:
+                is_good = run.envelope.id.startswith("good")
+                outcome = Outcome.OK if is_good else self.draw.choice(list(Outcome))
+                ended |= {run.envelope.id} if is_good else set()
+                acks.append(self.ack(run, run.envelope.id, outcome))
+                if not is_good and self.draw.random() < 0.5:  # changed while it executes
+                    self.world.raw.hset(self.queue.data, run.envelope.id, self.data(run.envelope.id.encode()))
+            if self.draw.random() < 0.3:
+                self.world.turn(S, queues=queues, want=5, seq=self.world.sequences[S])  # its reply was lost
+        return ended
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_no_value_of_a_producer_stops_turns_or_other_runs(world: StoreCalls, seed: int) -> None:
+    """A value that makes the script of a turn fail stops all workers of its queue, with all their queues."""
+    world.open(S)
+    hostile = Hostile(world, seed)
+    hostile.put_runs()
+    hostile.put_values()
+    world.enqueue(envelope("good1", queue="evil"), envelope("good2", queue="other"))
+
+    assert hostile.work(["evil", "other"]) == {"good1", "good2"}
