@@ -3,8 +3,9 @@
 Guarantees
     A module that a configuration names is taken from a ``--module-path`` or the current directory before an installed
     one of its name; nothing else is: what lies there replaces no module that other code imports.
-    The current directory counts only if it is trusted, or was on the path before. Modules of Python's own library,
-    and packages that are imported already, are replaced by nothing.
+    The current directory counts only if it is trusted, or was on the path before. Where trust lets it count, each file
+    and package directory that is imported from it must be trusted too, whoever imports it. Modules of Python's own
+    library, and packages that are imported already, are replaced by nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +14,17 @@ import importlib
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import (
+    BYTECODE_SUFFIXES,
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    ModuleSpec,
+    PathFinder,
+    SourceFileLoader,
+    SourcelessFileLoader,
+)
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -27,6 +38,7 @@ SHIPPED = ("http", "identity", "maintenance", "shell", "tracing")
 """Modules of ``tenure.jobs`` by their short names."""
 
 _own: list[str] = []  # directories of users that were added to sys.path; one that left it counts no more
+_checked: set[str] = set()  # directories whose files are imported only where they are trusted
 
 
 class AmbiguousModuleError(TenureError):
@@ -42,8 +54,46 @@ def search(directories: Iterable[Path]) -> None:
 def search_here() -> None:
     """Look in the current directory too, if it is trusted: a script does not, and users keep their jobs there."""
     here = str(Path.cwd())
-    if here in sys.path or not distrust_path(Path(here)):
-        _add(here)
+    if here not in sys.path:
+        if distrust_path(Path(here)):
+            return
+        _check(here)
+    _add(here)
+
+
+def _check(directory: str) -> None:
+    _checked.add(directory)
+    sys.path_importer_cache.pop(directory, None)
+    if _finder_of not in sys.path_hooks:
+        sys.path_hooks.insert(0, _finder_of)
+
+
+def _finder_of(directory: str) -> FileFinder:
+    if directory not in _checked:
+        raise ImportError(directory)
+    sources, extensions = (SourceFileLoader, SOURCE_SUFFIXES), (ExtensionFileLoader, EXTENSION_SUFFIXES)
+    return _TrustedFiles(directory, extensions, sources, (SourcelessFileLoader, BYTECODE_SUFFIXES))
+
+
+class _TrustedFiles(FileFinder):
+    """Modules of one directory; what others may write is not imported."""
+
+    def find_spec(self, fullname: str, target: ModuleType | None = None) -> ModuleSpec | None:
+        spec = super().find_spec(fullname, target)
+        if spec is not None:
+            packages = [*(spec.submodule_search_locations or ())]
+            for place in (*packages, *_files(spec)):
+                if why := distrust_path(Path(place)):
+                    raise ImportError(f"{place} is not imported: {why}", name=fullname, path=place)
+            for package in packages:
+                _check(package)
+        return spec
+
+
+def _files(spec: ModuleSpec) -> Iterator[Path]:
+    """Return the files that a module is read from, and the directory of its bytecode."""
+    found = [Path(file) for file in (spec.origin, spec.cached) if file and spec.has_location]
+    return (file for file in (*found, *(file.parent for file in found[1:])) if file.exists())
 
 
 def _add(directory: str) -> None:

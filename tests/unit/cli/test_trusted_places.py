@@ -20,6 +20,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working directory."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "path_hooks", list(sys.path_hooks))
     return tmp_path
 
 
@@ -63,6 +64,30 @@ def test_modules_of_a_working_directory_that_others_may_write_are_not_imported(h
     assert str(here) not in sys.path
     assert "there is no module planted_module" in str(problem)
     assert "everybody may write to it (mode 0777): name it by --module-path" in str(problem)
+
+
+@pytest.mark.parametrize(
+    "place", ["planted_a", "planted_a/__init__.py", "planted_a/part", "planted_a/part/deep.py", "planted_a/__pycache__"]
+)
+def test_a_module_that_others_may_write_is_not_imported_from_a_trusted_directory(here: Path, place: str) -> None:
+    """Nor a package in a directory that they may write to, nor what a package imports, nor its bytecode."""
+    (here / "planted_a/part").mkdir(parents=True)
+    (here / "planted_a/__pycache__").mkdir()
+    (here / "planted_a/__init__.py").write_text("")
+    for file in ("planted_a/part/__init__.py", "planted_a/part/deep.py"):
+        (here / file).write_text("")
+    mode = (here / place).stat().st_mode
+    (here / place).chmod(mode | 0o002)
+    try:
+        (problem,) = import_jobs(["planted_a.part.deep"])
+        assert f"{here / place} is not imported: everybody may write to it" in str(problem)
+
+        (here / place).chmod(mode)
+        (problem,) = import_jobs(["planted_a.part.deep"])
+        assert "registers no job" in str(problem)
+    finally:
+        for name in ("planted_a", "planted_a.part", "planted_a.part.deep"):
+            sys.modules.pop(name, None)
 
 
 @pytest.mark.parametrize(
