@@ -66,9 +66,9 @@ class QuickStore(Store):
         self._socket: Any = link._sock  # the server's end of the connection: it executes commands
 
     def newest(self, stream: str) -> tuple[int, int]:
-        """Return the id of the newest entry of ``stream``, without sending a command; (0, 0) when there is none."""
+        """Return the id of the newest entry of ``stream``, sending no command; (0, 0) without one, or a stream."""
         item = self._socket._db._dict.get(stream.encode())
-        ids = item.value._ids if item is not None else []
+        ids = getattr(item.value, "_ids", []) if item is not None else []
         return (ids[-1].ts, ids[-1].seq) if ids else (0, 0)
 
     def fields(self, key: str) -> dict[bytes, bytes]:

@@ -27,6 +27,7 @@ from supervisor.store.scripts import Call
 from supervisor.testing.scripting import QuickStore
 
 T = TypeVar("T")
+NOTHING = (0, 0)  # newest entry of a stream that has none
 
 # The modules of fakeredis that ask for the time, each through a module global called ``time``.
 _ASKING = (
@@ -91,7 +92,7 @@ class Server:
         self.calls = 0
         self.counts: Counter[str] = Counter()  # calls of each script
         self.granted: list[int] = []  # every epoch, in the order of their grants
-        self._newest_decision = self._newest_event = (0, 0)
+        self._newest_decision = self._newest_event = NOTHING
         self._events: list[tuple[str, dict[str, str]]] = []  # as in the stream, at hand for every listener
 
     def execute(self, call: Call[Any]) -> Any:
@@ -99,9 +100,9 @@ class Server:
         self.calls += 1
         self.counts[call.script] += 1
         reply = self.store.run(call)
-        if self.store.newest(self.keys.events) != self._newest_event:
+        if self.store.newest(self.keys.events) not in {self._newest_event, NOTHING}:
             self._read_events()
-        if self.store.newest(self.keys.schedule_log) != self._newest_decision:
+        if self.store.newest(self.keys.schedule_log) not in {self._newest_decision, NOTHING}:
             self._keep_decisions()
         if call.script == "declare_page":
             ids = call.args[3::DEFINITION_FIELDS]
@@ -134,7 +135,7 @@ class Server:
         """Lose every key."""
         self.store.raw.flushall()
         self._events.clear()
-        self._newest_decision = self._newest_event = (0, 0)
+        self._newest_decision = self._newest_event = NOTHING
         self.created_ms.clear()
 
     def snapshot(self) -> Any:

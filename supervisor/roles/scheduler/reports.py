@@ -31,6 +31,7 @@ class CappedReports:
         """Start a term."""
         self._is_first = True
         self._announced = 0
+        self._foreign = ""
 
     def read(self, reply: DueReply, *, refused: int) -> None:
         """Report how many schedules there are, and that some are overdue."""
@@ -40,6 +41,9 @@ class CappedReports:
         if reply.overdue and not self._overdue:
             self._report("schedule_overdue", count=reply.overdue, reason="due more than a minute ago")
         self._overdue = reply.overdue
+        if reply.foreign and reply.foreign != self._foreign:
+            self._report("reading_refused", what=reply.foreign, error="a key of this cluster holds another type")
+        self._foreign = reply.foreign
         counts = {name: getattr(reply, name) for name in ("defined", "planned", "overdue", "paused", "invalid")}
         self._report("plan", **counts, refused=refused)
 

@@ -276,6 +276,8 @@ def _view(reply: Any) -> LeaseView:
     unreadable = [
         name for name, value in numbers.items() if value is None and (name, text(written[name])) != ("pid", "")
     ]
+    if not event:
+        unreadable.append("events")
     is_nonce = _NONCE.fullmatch(text(nonce)) is not None and nonce.strip(b"0") != b""
     if not is_nonce and holder:
         unreadable.append("nonce")

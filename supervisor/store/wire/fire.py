@@ -169,6 +169,7 @@ class DueReply:
     is_late_full: bool  # there may be more of the late ones
     paused: int = 0
     invalid: int = 0  # schedules whose definition cannot be used
+    foreign: str = ""  # streams that only inform and whose keys hold another type
     seen: list[Seen]
 
 
@@ -226,6 +227,7 @@ def parse_planned(reply: Any) -> list[PlanCode]:
 def parse_due(reply: Any) -> DueReply:
     """Parse the reply of ``schedule_due``."""
     now_ms, planned, defined, overdue, next_ms, is_full, last_change, is_late_full, paused, invalid = reply[:10]
+    foreign, *flat = reply[10:]
     return DueReply(
         now_ms=number(now_ms),
         planned=number(planned),
@@ -237,7 +239,8 @@ def parse_due(reply: Any) -> DueReply:
         is_late_full=is_late_full == b"1",
         paused=number(paused),
         invalid=number(invalid),
-        seen=list(_seen(reply[10:])),
+        foreign=text(foreign).strip(),
+        seen=list(_seen(flat)),
     )
 
 

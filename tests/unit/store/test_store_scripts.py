@@ -18,7 +18,7 @@ from tests.kit.tables import table
 VARIABLES = re.compile(
     r"\blocal (?!function)([\w, ]+)|\bfunction ?\w*\(([\w, ]+)\)|\bfor ([\w, ]+?) (?:in|=)|\blocal function (\w+)"
 )
-CALL = re.compile(r"(?:redis\.p?call|\bread)\(\s*(?:att\[n\] and 'LPUSH' or )?'([A-Z]+)'")
+CALL = re.compile(r"(?:redis\.p?call|\binform|\bread)\(\s*(?:att\[n\] and 'LPUSH' or )?'([A-Z]+)'")
 LOCALS_SPARE_MIN = 5
 
 

@@ -21,6 +21,7 @@ from msgspec import structs
 
 from supervisor.core.election.clock_skew import SKEW_MS_MAX
 from supervisor.core.election.lease import PREFER_NS, Rank, State, is_named, stagger_ns
+from supervisor.core.errors import StoreRefusedError
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.agent.election.context import UNANSWERED, ElectionContext
 from supervisor.roles.agent.election.memory import ElectionMemory
@@ -46,6 +47,7 @@ class CandidateList:
         self._others: list[CandidateInfo] = []
         self._number = -1  # of the list that was read
         self._due_ns = 0
+        self._is_refused = False
         self._twins: dict[str, int] = {}  # replicas of this one's name, and when each was last seen
         self._reported: set[str] = set()
 
@@ -76,9 +78,12 @@ class CandidateList:
         self._due_ns = at.now() + (PERIOD_NS if self._memory.state is State.LEADER else STANDBY_PERIOD_NS)
         try:
             listed: list[CandidateInfo] = yield RunScript(at.leases.candidates(), at.timing.timeout_ns)
-        except UNANSWERED:
+        except UNANSWERED as error:
+            if isinstance(error, StoreRefusedError):
+                at.report("duty_refused", duty="candidates", error=str(error), is_new=not self._is_refused)
+                self._is_refused, self._number = True, number
             return None  # only the order of campaigns depends on it
-        self._number = number
+        self._number, self._is_refused = number, False
         # What is far ahead of Redis' clock was written by a stranger, or before that clock was set back.
         dated = [each for each in listed if each.seen_ms <= at.board.header.answered_ms + FORGET_MS]
         newest_ms = max((each.seen_ms for each in dated), default=0)

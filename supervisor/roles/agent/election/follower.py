@@ -20,6 +20,7 @@ from typing import Literal
 
 from supervisor.core.election.lease import ElectorEvent, Observation, State, Term, is_named
 from supervisor.core.election.presence import CONFIRM_NS, PresenceWatch, Sighting
+from supervisor.core.errors import StoreRefusedError
 from supervisor.roles.agent.election.candidates import CandidateList
 from supervisor.roles.agent.election.context import UNANSWERED, ElectionContext
 from supervisor.roles.agent.election.memory import ElectionMemory
@@ -130,7 +131,7 @@ class ElectionFollower:
         """Wait until ``until_ns``, or until the holder releases the lease to this very replica; whether it did."""
         at = self._at
         try:
-            heard = yield Listen(self._memory.last_event, until_ns)
+            heard = yield from self._listen(until_ns)
         except UNANSWERED as error:
             yield Sleep(min(until_ns, at.now() + self._memory.unanswered("listen", error)))
             return False
@@ -160,7 +161,7 @@ class ElectionFollower:
         if at.timing.presence_poll_ns:
             until_ns = min(until_ns, max(self._presence_due_ns, at.now()))
         try:
-            heard = yield Listen(self._memory.last_event, until_ns)
+            heard = yield from self._listen(until_ns)
         except UNANSWERED as error:
             yield from self._start_afresh("listen", error)
             return None
@@ -173,6 +174,17 @@ class ElectionFollower:
         if not heard and at.timing.presence_poll_ns:
             return (yield from self._look_for_holder())
         return None
+
+    def _listen(self, until_ns: int) -> Steps[Sequence[tuple[str, dict[str, str]]]]:
+        """Wait for events of the lease. Where their key is none of ours nothing is heard: the record alone tells."""
+        try:
+            heard: Sequence[tuple[str, dict[str, str]]] = yield Listen(self._memory.last_event, until_ns)
+        except StoreRefusedError as error:
+            if error.concerns_client:
+                raise
+            yield Sleep(until_ns)
+            return ()
+        return heard
 
     def _release_in(self, heard: Sequence[tuple[str, dict[str, str]]]) -> dict[str, str] | None:
         """Return the release among ``heard``, unless the lease was granted again since."""
@@ -280,7 +292,7 @@ class ElectionFollower:
     def _wait_out(self) -> Steps[Won | None]:
         """Let the highest term ever seen end, of which Redis knows nothing any more; look when something happens."""
         try:
-            heard = yield Listen(self._memory.last_event, self._memory.wait_until_ns)
+            heard = yield from self._listen(self._memory.wait_until_ns)
         except UNANSWERED as error:
             yield from self._start_afresh("listen", error)
             return None

@@ -49,7 +49,7 @@ local r = redis.call('HMGET', lease, 'epoch', 'nonce', 'holder', 'seq', 'until',
   'presence')
 local epoch, holder = epoch_of(r[1]) or 0, r[3] or ''
 local is_watched = whole(epoch) == epoch_seen and whole(count(seq_text(r[4], r[1])) or UNREADABLE) == seq_seen
-local is_new = redis.call('HSET', candidates, replica, whole(now) .. ' ' .. info) == 1
+local is_new = inform('HSET', candidates, replica, whole(now) .. ' ' .. info) == 1
 if is_new and r[1] then
   raise(lease, 'roster', 0)
 end
@@ -110,7 +110,7 @@ elseif highest > remembered then
 end
 event('acquired', granted, replica, reason)
 
-local known = redis.call('HGETALL', candidates)
+local known = inform('HGETALL', candidates) or {}
 for i = 1, #known, 2 do
   local seen = count(string.match(known[i + 1], '^%d+'))
   if not seen or math.abs(now - seen) > FORGET_MS then

@@ -39,12 +39,9 @@ raise(lease, 'seq', now)
 if hold ~= '' then
   redis.call('HSET', lease, 'hold', hold)
 end
-local known = redis.call('HGET', candidates, replica)
+local known = inform('HGET', candidates, replica)
 local info = info ~= '' and info or known and string.gsub(known, '^%d+ ', '', 1)
-if info then
-  redis.call('HSET', candidates, replica, whole(now) .. ' ' .. info)
-end
-if info and not known then
+if info and inform('HSET', candidates, replica, whole(now) .. ' ' .. info) == 1 then
   raise(lease, 'roster', 0)
 end
 if lapsed then

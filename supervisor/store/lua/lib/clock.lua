@@ -1,4 +1,4 @@
--- Library: the server's time, and numbers as text.
+-- Library: the server's time, numbers as text, and commands that may be refused.
 -- Milliseconds since 1970 are below 2^53, so Lua's numbers hold them exactly; %.0f prints them without an exponent.
 local function whole(n)
   return string.format('%.0f', n)
@@ -23,8 +23,15 @@ local function not_whole(...)
 end
 
 -- A number that anybody may have written, up to a trillion, so that sums of them are written as whole numbers; nil for other text.
-local NUMBER_MAX = 1000000000000
 local function foreign(text)
   local digits = string.match(text or '', '^%d+$')
-  return digits and math.min(tonumber(digits), NUMBER_MAX)
+  return digits and math.min(tonumber(digits), 1000000000000)
+end
+
+-- The reply of a command on a key that only informs people or wakes somebody earlier; nil if Redis refused it (a key of
+-- another type, a stream whose ids are used up). It never stops what the key tells of.
+local function inform(...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply['err'] then return nil end
+  return reply
 end

@@ -7,13 +7,10 @@ local REMEMBERED_MS, PURGE_COUNT, HISTORY_KEPT = 86400000, 100, 10000
 -- Raise, before the first write, if a key that a change writes holds another type.
 local function check_plan()
   for _, hash in ipairs({ keys.schedule_def, keys.schedule_mark, keys.schedule_paused, keys.schedule_state, keys.schedule_wait,
-    keys.schedule_gone, keys.schedule_live, keys.schedule_sets, keys.schedule_invalid, keys.schedule_after,
-    keys.schedule_expected }) do
+    keys.schedule_gone, keys.schedule_live, keys.schedule_sets, keys.schedule_invalid, keys.schedule_after }) do
     redis.call('HLEN', hash)
   end
-  redis.call('ZCARD', keys.schedule_promised)
   redis.call('ZCARD', keys.schedule_next)
-  redis.call('XLEN', keys.schedule_changes)
 end
 
 -- Revision, timing digest, set and JSON of a stored definition; nothing for one that cannot be read.
@@ -28,7 +25,7 @@ local function judged(record, revision)
 end
 
 local function tell(kind, id)
-  redis.call('XADD', keys.schedule_changes, 'MAXLEN', '~', CHANGES_MAX, '*', 'kind', kind, 'schedule', id)
+  inform('XADD', keys.schedule_changes, 'MAXLEN', '~', CHANGES_MAX, '*', 'kind', kind, 'schedule', id)
 end
 
 local function is_top_level(json, name, wanted)
@@ -114,19 +111,19 @@ local function list_expectations(id, json, now)
     is_within = is_read and definition['finish_within_ms'] ~= nil
   end
   if every == 0 and not is_within then
-    if redis.call('HDEL', keys.schedule_expected, id) == 1 then
-      redis.call('ZREM', keys.schedule_promised, id, '!' .. id, '+' .. id)
+    if inform('HDEL', keys.schedule_expected, id) == 1 then
+      inform('ZREM', keys.schedule_promised, id, '!' .. id, '+' .. id)
     end
     return
   end
   local of = expected_of(id) or { since = now, ok = 0, ok_nominal = 0, late = 0 }
   if every == 0 then
-    redis.call('ZREM', keys.schedule_promised, id)
-  elseif of.every ~= every or not redis.call('ZSCORE', keys.schedule_promised, id) then
-    redis.call('ZADD', keys.schedule_promised, whole(of.since + every), id)
+    inform('ZREM', keys.schedule_promised, id)
+  elseif of.every ~= every or not inform('ZSCORE', keys.schedule_promised, id) then
+    inform('ZADD', keys.schedule_promised, whole(of.since + every), id)
   end
   if of.late > 0 then -- also under a new name
-    redis.call('ZADD', keys.schedule_promised, LATE_MS, '!' .. id)
+    inform('ZADD', keys.schedule_promised, LATE_MS, '!' .. id)
   end
   of.every = every
   expected_put(id, of)
@@ -220,9 +217,9 @@ local function inherit(id, renamed, is_dynamic, now)
         redis.call('HSET', keys.schedule_live, id, lines)
       end
       forward(renamed, id, lines)
-      local expected = redis.call('HGET', keys.schedule_expected, renamed)
+      local expected = inform('HGET', keys.schedule_expected, renamed)
       if expected then
-        redis.call('HSET', keys.schedule_expected, id, expected)
+        inform('HSET', keys.schedule_expected, id, expected)
       end
       bury(renamed, now)
       tell('remove', renamed)

@@ -24,7 +24,7 @@ local function give_way(line, is_forced)
   erase(queue, id)
   leave_line(queue, id, data)
   end_limits(queue, id, 'replaced')
-  redis.call('ZREM', keys.schedule_promised, id)
+  inform('ZREM', keys.schedule_promised, id)
   history_add(queue, HISTORY, id, 'replaced', job_of(data), 'a newer run of its schedule took its place', now, attempt, session, fetched)
   count_add(queue, 'replaced', 1)
   return true

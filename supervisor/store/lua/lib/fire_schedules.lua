@@ -20,10 +20,9 @@ end
 
 -- Read what is known of the schedules and runs of all items. Raises, before the first write, if a key is not ours.
 local function read_schedules(current, skew_ms, asked_ms)
-  redis.call('XLEN', keys.schedule_log)
   redis.call('HLEN', keys.schedule_wait)
   redis.call('HLEN', keys.schedule_invalid)
-  promised_room = PROMISED_MAX - redis.call('ZCARD', keys.schedule_promised)
+  promised_room = PROMISED_MAX - (inform('ZCARD', keys.schedule_promised) or PROMISED_MAX)
   marks = redis.call('HMGET', keys.schedule_mark, unpack(names))
   defs = redis.call('HMGET', keys.schedule_def, unpack(names))
   lives = redis.call('HMGET', keys.schedule_live, unpack(names))

@@ -86,6 +86,6 @@ local function write_log(cap)
   end
   for first = 1, #log, LINES do
     local lines = table.concat(log, '\n', first, math.min(first + LINES - 1, #log))
-    redis.call('XADD', keys.schedule_log, 'MAXLEN', '~', cap, '*', 'r', lines)
+    inform('XADD', keys.schedule_log, 'MAXLEN', '~', cap, '*', 'r', lines)
   end
 end

@@ -22,7 +22,7 @@ end
 
 -- What follows the reason are more names and values of the entry.
 local function event(kind, epoch, who, reason, ...)
-  redis.call('XADD', events, 'MAXLEN', '~', EVENTS_MAX, '*', 'kind', kind, 'epoch', epoch, 'who', who,
+  inform('XADD', events, 'MAXLEN', '~', EVENTS_MAX, '*', 'kind', kind, 'epoch', epoch, 'who', who,
     'reason', reason, ...)
 end
 
@@ -38,16 +38,16 @@ local function seq_text(seq, epoch)
   return seq or (epoch and '' or '0')
 end
 
--- presence and gap are answered as given; -1, the default, is: not known.
+-- presence and gap are answered as given; -1, the default, is: not known. No last event: the stream is none of ours.
 local function world(code, now, presence, gap)
   local r = redis.call('HMGET', lease, 'epoch', 'nonce', 'holder', 'seq', 'until', 'duration', 'host', 'pid',
     'version', 'acquired', 'transitions', 'hold', 'resign_epoch', 'resign_to', 'resign_by', 'roster',
     'doubtful_until')
-  local last = redis.call('XREVRANGE', events, '+', '-', 'COUNT', 1)
+  local last = inform('XREVRANGE', events, '+', '-', 'COUNT', 1)
   local is_asked = r[13] and r[13] == r[1] and (r[3] or '') ~= ''
   return {
     code, r[1] or '0', r[2] or '', r[3] or '', seq_text(r[4], r[1]), whole((count(r[5]) or 0) - now), r[6] or '0', whole(now),
-    redis.call('GET', genesis) or '', last[1] and last[1][1] or '0-0', r[7] or '', r[8] or '', r[9] or '', r[10] or '0',
+    redis.call('GET', genesis) or '', last and (last[1] and last[1][1] or '0-0') or '', r[7] or '', r[8] or '', r[9] or '', r[10] or '0',
     r[11] or '0', r[12] or '', is_asked and '1' or '0', is_asked and r[14] or '', is_asked and r[15] or '',
     r[16] or '0', whole(presence or -1), whole(gap or -1), r[17] or '0',
   }

@@ -15,7 +15,6 @@ local function check_queue(queue)
     redis.call('LLEN', keys.queue(queue) .. part)
   end
   redis.call('SCARD', keys.queues)
-  redis.call('HLEN', keys.limit_unique)
   redis.call('HLEN', keys.schedule_live)
 end
 

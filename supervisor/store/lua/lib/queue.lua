@@ -150,8 +150,8 @@ end
 
 -- Let `name`, which follows `schedule`, wait for its turn at this nominal time if the end is one that it asks for. A run
 -- that failed may be requeued and end once more: then it is remembered what was let through.
-local FOLLOW_WAITING_MAX, FOLLOW_MEMORY_MS = 1000, 604800000
 local function let_follow(name, schedule, nominal, outcome)
+  local waiting_max, memory_ms = 1000, 604800000
   local definition = string.match(redis.call('HGET', keys.schedule_def, name) or '', '^%d+\n%x+\n[^\n]*\n(.*)$')
   local followed, asked = followed_by(definition)
   if followed ~= schedule or asked ~= outcome and asked ~= 'any' then return end
@@ -162,7 +162,7 @@ local function let_follow(name, schedule, nominal, outcome)
   local state = redis.call('HGET', keys.schedule_state, name) or ''
   local numbers = counters(state)
   if is_skipped or numbers[11] > 0 or redis.call('EXISTS', memory) == 1 then return end
-  if numbers[8] >= FOLLOW_WAITING_MAX then
+  if numbers[8] >= waiting_max then
     numbers[5] = numbers[5] + 1
   else
     redis.call('RPUSH', keys.schedule_buffer(name), nominal)
@@ -170,7 +170,7 @@ local function let_follow(name, schedule, nominal, outcome)
   end
   redis.call('HSET', keys.schedule_state, name, with_counters(state, numbers))
   if outcome == 'failed' then
-    redis.call('SET', memory, whole(now), 'PX', FOLLOW_MEMORY_MS)
+    redis.call('SET', memory, whole(now), 'PX', memory_ms)
   end
   evaluate(name, 'ended', now)
 end
@@ -190,13 +190,13 @@ end
 local LATE_MS = '9007199254740991'
 local function expected_of(schedule)
   local every, since, ok, ok_nominal, late =
-    string.match(redis.call('HGET', keys.schedule_expected, schedule) or '', '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
+    string.match(inform('HGET', keys.schedule_expected, schedule) or '', '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
   return every and { every = tonumber(every), since = tonumber(since), ok = tonumber(ok),
     ok_nominal = tonumber(ok_nominal), late = tonumber(late) }
 end
 
 local function expected_put(schedule, of)
-  redis.call('HSET', keys.schedule_expected, schedule, table.concat({ whole(of.every), whole(of.since), whole(of.ok),
+  inform('HSET', keys.schedule_expected, schedule, table.concat({ whole(of.every), whole(of.since), whole(of.ok),
     whole(of.ok_nominal), whole(of.late) }, ' '))
 end
 
@@ -206,9 +206,9 @@ local function expect_anew(schedule, now)
   if of then
     of.since, of.late = now, 0
     expected_put(schedule, of)
-    redis.call('ZREM', promised, schedule, '!' .. schedule, '+' .. schedule)
+    inform('ZREM', promised, schedule, '!' .. schedule, '+' .. schedule)
     if of.every > 0 then
-      redis.call('ZADD', promised, whole(now + of.every), schedule)
+      inform('ZADD', promised, whole(now + of.every), schedule)
     end
   end
 end

@@ -19,6 +19,7 @@ if not_whole(delay_ms, history) or tonumber(delay_ms) < 0 or tonumber(history) <
 end
 local wait, history, now = tonumber(delay_ms), tonumber(history), now_ms()
 check_queue(queue)
+redis.call('HLEN', keys.limit_unique)
 
 local function requeue(id)
   local data = redis.call('HGET', keys.data(queue), id)

@@ -18,6 +18,7 @@ if not_whole(dead_cap) or (is_mending ~= '0' and is_mending ~= '1') or (how ~= '
 end
 local is_mending, dead_cap, now = is_mending == '1', tonumber(dead_cap), now_ms()
 check_queue(queue)
+redis.call('HLEN', keys.limit_unique)
 local reply = {}
 
 -- Note a fault; whether it is to be mended.

@@ -19,6 +19,7 @@ end
 if not is_part(part) then return refuse('part ' .. part) end
 check_queue(queue)
 check_queue(target)
+redis.call('HLEN', keys.limit_unique)
 local from, to = keys.queue(queue) .. part, keys.queue(target) .. part
 local is_waiting = is_wait(part)
 local is_later, ids, due, skipped, places = part == 'later', {}, {}, {}, {}

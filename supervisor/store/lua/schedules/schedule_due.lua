@@ -14,7 +14,7 @@
 --
 -- Returns  now_ms, how many are in the plan, how many definitions there are, how many are overdue, first due time after `until_ms` (or empty), 1 if there may be more of the soon ones, the
 --          last entry of the stream of changes, 1 if there may be more late ones, how many are paused, how many invalid,
---          then for each: id, score (or empty), revision (empty: no definition), set digest, watermark, state, pause
+--          which streams that only inform are none of ours, then for each: id, score (or empty), revision (empty: no definition), set digest, watermark, state, pause
 --          (or empty), number of live runs as far as known, how many follow, waiting nominal times
 --          Order: on time, then asked for, then late, then by id.
 local WAITING_MAX = 16
@@ -78,14 +78,15 @@ for i = FIRST, #ARGV do
   list({ ARGV[i], redis.call('ZSCORE', next, ARGV[i]) or '' })
 end
 
-local change = redis.call('XREVRANGE', keys.schedule_changes, '+', '-', 'COUNT', 1)
+local change = inform('XREVRANGE', keys.schedule_changes, '+', '-', 'COUNT', 1)
 local head = redis.call('ZRANGEBYSCORE', next, '(' .. until_ms, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
 local reply = {
   whole(now_ms()), whole(redis.call('ZCARD', next)), whole(redis.call('HLEN', keys.schedule_def)),
   whole(redis.call('ZCOUNT', next, '(0', '(' .. overdue_ms)),
   head[2] or '', is_full and '1' or '0',
-  change[1] and change[1][1] or '0-0', #older >= 2 * math.max(tonumber(late), 1) and '1' or '0',
+  change and (change[1] and change[1][1] or '0-0') or '', #older >= 2 * math.max(tonumber(late), 1) and '1' or '0',
   whole(redis.call('HLEN', keys.schedule_paused)), whole(redis.call('HLEN', keys.schedule_invalid)),
+  (change and '' or 'changes ') .. (inform('XLEN', keys.schedule_log) and '' or 'log'),
 }
 if #ids == 0 then return reply end
 local defs = redis.call('HMGET', keys.schedule_def, unpack(ids))

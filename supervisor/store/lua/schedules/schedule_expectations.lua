@@ -18,6 +18,7 @@
 local LATE_MAX = 1000
 if not_whole(limit) or (#ARGV - FIRST + 1) % 2 ~= 0 then return refuse('limit and items of 2 fields') end
 local now, promised = now_ms(), keys.schedule_promised
+redis.call('HLEN', keys.schedule_expected) -- raises if the key is not ours: nothing would be expected any more
 
 -- What was told: it is late from now on, or no more.
 local function settle(member)

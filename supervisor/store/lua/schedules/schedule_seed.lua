@@ -22,7 +22,6 @@ for i = FIRST, #ARGV, FIELDS do
 end
 local begun = redis.call('HMGET', keys.schedule_sets, '#revision', '#zones')
 if begun[1] or begun[2] then return { 0, 0, 1 } end
-redis.call('XLEN', keys.schedule_log) -- raises, before the first write, if the key is not ours
 local now, written, lost, lines = now_ms(), 0, 0, {}
 for i = FIRST, #ARGV, FIELDS do
   local mark = whole(math.min(tonumber(ARGV[i + 1]), now))
@@ -35,6 +34,6 @@ for i = FIRST, #ARGV, FIELDS do
   end
 end
 if #lines > 0 then
-  redis.call('XADD', keys.schedule_log, 'MAXLEN', '~', LOG_MAX, '*', 'r', table.concat(lines, '\n'))
+  inform('XADD', keys.schedule_log, 'MAXLEN', '~', LOG_MAX, '*', 'r', table.concat(lines, '\n'))
 end
 return { written, lost, 0 }

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from supervisor.core.errors import StoreUnavailableError
+from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.supervision.scoreboard import Board, board_words
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.agent.election.context import ElectionContext, ElectionTiming
@@ -149,6 +149,10 @@ class Scripted:
         """Let the step fail, and run to the next."""
         self.clock.now_ns += after_ns
         return self._advance(lambda: self.steps.throw(StoreUnavailableError("away")))
+
+    def refuse_subject(self) -> Step | None:
+        """Let the step fail for what it is about, and run to the next."""
+        return self._advance(lambda: self.steps.throw(StoreRefusedError("a key of this cluster holds another type")))
 
     def wait(self) -> Step | None:
         """Let the time pass that the step waits for; nothing is heard."""

@@ -105,6 +105,19 @@ def test_a_release_that_was_already_answered_is_let_pass() -> None:
     assert follower.step.last_id == "7-0"
 
 
+def test_a_stream_of_events_that_is_none_of_ours_does_not_end_the_watch() -> None:
+    """Only the record tells then: a leader that died is followed at the same moment as without events."""
+    follower = standing_by()
+    assert isinstance(follower.step, Listen)
+    dead_at_ns = follower.step.until_ns
+    follower.refuse_subject()
+    assert follower.step == Sleep(dead_at_ns)
+    follower.wait()
+
+    assert follower.script == "lease_campaign"
+    assert follower.args[3:7] == (7, "expired", 7, 3)
+
+
 def test_an_error_ends_the_watch() -> None:
     """Silence while Redis was away is not the holder's: look again, and wait a whole duration from there."""
     follower = standing_by()

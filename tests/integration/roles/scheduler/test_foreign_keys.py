@@ -1,0 +1,93 @@
+"""Every key of the key table holds another type, in turn: what needs it stops, and no more than that."""
+
+from __future__ import annotations
+
+import pytest
+
+from supervisor.store.key_table import KEY_TABLE, PIECES
+from supervisor.testing.cluster import Cluster, ClusterFactory
+
+ROWS = {row.name: row for row in KEY_TABLE if row.type not in {"none", "channel"}}
+OF_OTHERS = ("q:", "leadership:")
+"""Keys of one queue, which tests of refused plans spoil, and of a lease of programs."""
+NAMES = [name for name, row in ROWS.items() if not row.pattern.startswith(OF_OTHERS)]
+OF_THE_LEASE = {"lease", "genesis"}
+OF_THE_PLAN = {
+    "queues", "schedule_def", "schedule_invalid", "schedule_live", "schedule_mark", "schedule_next", "schedule_paused",
+    "schedule_state", "schedule_wait",
+}  # fmt: skip
+"""What no schedule fires without, as docs/guarantees.md says."""
+SCHEDULES = {
+    f"s{n}": {"job": "probe.tick", "every": "10s", "overlap": overlap}
+    for n, overlap in enumerate(["allow", "terminate_other"])
+}
+
+
+def spoil(cluster: Cluster, name: str) -> None:
+    """Put another program's key in place of the one of that name."""
+    server = cluster._world.server
+    key = server.keys.prefix + "x".join(PIECES[name])
+    server.store.raw.delete(key)
+    if ROWS[name].type == "string":
+        server.store.raw.hset(key, "another", "program's")
+    else:
+        server.store.raw.set(key, "another program's")
+
+
+def entered(cluster: Cluster) -> int:
+    """Return how many runs were ever added to the queue."""
+    server = cluster._world.server
+    return int(server.store.raw.hget(server.keys.queue("default").stat, "in") or 0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_foreign_key_stops_no_schedule_unless_it_is_of_the_lease_or_the_plan(name: str) -> None:
+    """Keys that only inform (events, candidates, changes, decisions, expectations) are left out, and told."""
+    with ClusterFactory() as factory:
+        cluster = factory(replicas=1, schedules=SCHEDULES, lease="5s")
+        cluster.advance("25s")
+        leader, before = cluster.leader, entered(cluster)
+        spoil(cluster, name)
+        cluster.advance("16s")
+
+        assert (cluster.leader == leader) is (name not in OF_THE_LEASE)
+        assert (entered(cluster) - before == 4) is (name not in OF_THE_LEASE | OF_THE_PLAN)
+
+
+@pytest.mark.parametrize(
+    ("name", "event", "said"),
+    [
+        ("events", "lease_unreadable", {"fields": ["events"]}),
+        ("candidates", "duty_refused", {"duty": "candidates"}),
+        ("schedule_changes", "reading_refused", {"what": "changes"}),
+        ("schedule_log", "reading_refused", {"what": "log"}),
+        ("schedule_promised", "reading_refused", {"what": "expectations"}),
+        ("schedule_expected", "reading_refused", {"what": "expectations"}),
+    ],
+)
+def test_a_foreign_key_that_only_informs_is_told(name: str, event: str, said: dict[str, object]) -> None:
+    """Somebody has to clear it away, and nothing else shows that it is there."""
+    with ClusterFactory() as factory:
+        cluster = factory(replicas=2, schedules=SCHEDULES, lease="5s")
+        cluster.advance("25s")
+        spoil(cluster, name)
+        cluster.advance("6m")
+        told = [line.fields for line in cluster._world.history if line.event == event]
+
+        assert [fields for fields in told if said.items() <= fields.items()]
+
+
+@pytest.mark.parametrize("name", ["events", "candidates"])
+def test_a_dead_leader_is_followed_though_the_record_has_a_foreign_key_beside_it(name: str) -> None:
+    """The standby hears nothing, and its watch of the record does not begin anew with each refusal."""
+    with ClusterFactory() as factory:
+        cluster = factory(replicas=2, schedules=SCHEDULES, lease="5s")
+        cluster.advance("25s")
+        leader = cluster.leader
+        spoil(cluster, name)
+        cluster.advance("20s")
+        assert leader is not None
+        cluster.kill(leader)
+        cluster.advance("15s")
+
+        assert cluster.leader not in {None, leader}
