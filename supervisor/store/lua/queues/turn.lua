@@ -139,19 +139,22 @@ if failed and #runs == 0 and acks == 0 then return redis.error_reply(failed) end
 
 -- What a repeated turn needs. Each leaves its number, also one that got nothing: a copy of it that comes after its caller
 -- went on would fetch runs that nobody asks for again, and a number that is missing shows that Redis went back.
-local record = { whole(seq) .. ' ' .. whole((wheel + #given) % 10) }
-if #stale > 0 then
-  record[2] = 'x - ' .. table.concat(stale, ' ')
+local function record_of()
+  local record = { whole(seq) .. ' ' .. whole((wheel + #given) % 10) }
+  if #stale > 0 then
+    record[2] = 'x - ' .. table.concat(stale, ' ')
+  end
+  local n = 1
+  while n <= #given do
+    local what, ids = given[n], {}
+    repeat
+      ids[#ids + 1] = runs[3 * n - 2]
+      n = n + 1
+    until given[n] ~= what
+    record[#record + 1] = (string.find(what, ' ', 1, true) and what or 'r ' .. what) .. ' ' .. table.concat(ids, ' ')
+  end
+  return table.concat(record, '\n')
 end
-local n = 1
-while n <= #given do
-  local what, ids = given[n], {}
-  repeat
-    ids[#ids + 1] = runs[3 * n - 2]
-    n = n + 1
-  until given[n] ~= what
-  record[#record + 1] = (string.find(what, ' ', 1, true) and what or 'r ' .. what) .. ' ' .. table.concat(ids, ' ')
-end
-redis.call('HSET', keys.turns, session, table.concat(record, '\n'))
+redis.call('HSET', keys.turns, session, record_of())
 write_stats()
 return { 'TURN', at, next_due(), stale, runs }
