@@ -34,6 +34,10 @@ from supervisor.roles.worker.attempt.context import Interrupted, SoftTimeout
 from supervisor.roles.worker.attempt.driver import drive, enter
 
 T = TypeVar("T")
+EndRequest = tuple[int, int, UnwantedReason]
+"""A request to end a run: its number, which only grows, the hash of the execution, and the reason."""
+
+NO_REQUEST: EndRequest = (0, 0, UnwantedReason.REPLACED)
 AGAIN_S = 0.01
 _signal = import_module("_signal")  # asked for each run: without the search for an enum that fits
 _handler_of, _set_mask = _signal.getsignal, _signal.pthread_sigmask
@@ -89,19 +93,20 @@ _IN_JOB = frozenset({Demand.SOFT, Demand.QUIT})
 class Interrupts:
     """The signal handlers of the main thread, and the two kinds of code that they may interrupt."""
 
-    def __init__(self, clock: Clock, unwanted: Callable[[], tuple[int, UnwantedReason] | None] = lambda: None) -> None:
+    def __init__(self, clock: Clock, end_request: Callable[[], EndRequest] = lambda: NO_REQUEST) -> None:
         """Build it.
 
         Args:
             clock: of this machine.
-            unwanted: returns the hash of an execution that must end, and why, once for each request.
+            end_request: returns the last request to end an execution.
         """
         self._clock = clock
-        self._unwanted = unwanted
+        self._end_request = end_request
+        self._noted = end_request()[0]  # number of the last request that a signal brought
+        self._signals_to_come = 0  # of requests that were read with a later one
         self._demands: set[Demand] = set()
         self._armed: frozenset[Demand] = _NOTHING
         self._run: InterruptibleRun | None = None
-        self._is_asking = False
         self._early: tuple[int, UnwantedReason] | None = None  # a request that came just before its job was called
         self._soft_ns = 0
         self._relief: Relief | None = None
@@ -239,21 +244,20 @@ class Interrupts:
             self._relief = Relief(self._clock.elapsed_ns() + round(again_s * SECOND_NS), relief.function)
 
     def _on_soft(self, _number: int, frame: FrameType | None) -> None:
-        if self._is_asking:
-            return  # interrupted below: what this signal was sent for is being read, or was
-        self._is_asking = True
-        try:
-            unwanted = self._unwanted()
-            unwanted = self._unwanted() or unwanted  # what a signal that came meanwhile was sent for
-        finally:
-            self._is_asking = False
-        if self._run is None:
-            self._early = unwanted or self._early  # or it was meant for a run that has ended since
-            return
-        if unwanted is not None:
-            if unwanted[0] != self._run.hash:
+        number, execution, reason = self._end_request()
+        if number != self._noted:
+            is_ours = self._run is not None and execution == self._run.hash
+            # Acted upon before it counts as noted: a signal that interrupts this handler here finds it as well.
+            if self._run is None:
+                self._early = (execution, reason)
+            elif is_ours:
+                self._run.cancel(reason)
+            self._signals_to_come, self._noted = number - self._noted - 1, number
+            if not is_ours:
                 return
-            self._run.cancel(unwanted[1])
+        elif self._signals_to_come > 0 or self._run is None:
+            self._signals_to_come = max(0, self._signals_to_come - 1)
+            return  # its request is known, or it was meant for a run that has ended since
         self._demands.add(Demand.SOFT)
         if Demand.SOFT in self._armed:
             self._deliver(frame)

@@ -68,7 +68,7 @@ class SyncPool:
         self._polls = runtime.polls
         self._store = store
         self._presence = runtime.presence
-        self._interrupts = Interrupts(runtime.clock, runtime.presence.unwanted)
+        self._interrupts = Interrupts(runtime.clock, runtime.presence.end_request)
         self._interrupted: list[FetchedRun] = []
         self._original = Original()
         self._pace = Pace(runtime.prefetch)

@@ -79,12 +79,18 @@ class WorkerHeartbeat:
 
     def unwanted(self) -> tuple[int, UnwantedReason] | None:
         """Return the hash of the run that the agent asks to end, and why; None if it has not asked again."""
-        number = self._row.unwanted_number
+        number, execution, reason = self.end_request()
         if number == self._unwanted_number:
             return None
         self._unwanted_number = number
+        return execution, reason
+
+    def end_request(self) -> tuple[int, int, UnwantedReason]:
+        """Return the number of the agent's last request to end a run, the hash of the execution, and the reason."""
+        number = self._row.unwanted_number
         is_cancelled = self._row.unwanted_reason == UnwantedReason.CANCELLED
-        return self._row.unwanted_hash, UnwantedReason.CANCELLED if is_cancelled else UnwantedReason.REPLACED
+        reason = UnwantedReason.CANCELLED if is_cancelled else UnwantedReason.REPLACED
+        return number, self._row.unwanted_hash, reason
 
     def asks(self) -> None:
         """Report that a question to Redis is under way."""

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import threading
 from collections.abc import Iterator
 
 import pytest
@@ -12,9 +10,11 @@ import pytest
 from supervisor.core.supervision.inflight import execution_hash
 from supervisor.core.supervision.scoreboard import UnwantedReason
 from supervisor.roles.worker.attempt.context import SoftTimeout
-from supervisor.roles.worker.pools.signals import Demand, Interrupts
+from supervisor.roles.worker.pools.signals import Demand, EndRequest, Interrupts
 from tests.integration.roles.worker.signalled import Subject, in_s, own_handlers
 from tests.kit.waiting import wait_until
+
+OURS = execution_hash(("q", "r"), 5)
 
 
 @pytest.fixture
@@ -24,59 +24,93 @@ def subject() -> Iterator[Interrupts]:
         yield interrupts
 
 
-def test_a_second_signal_while_the_first_is_asked_about_is_no_request_of_its_own(subject: Interrupts) -> None:
+def long() -> None:
+    """Wait as a job does."""
+    wait_until(lambda: False, bound_s=30)
+
+
+@pytest.mark.parametrize("place", ["reading", "noting"])
+def test_a_signal_within_the_handler_of_another_is_no_request_of_its_own(subject: Interrupts, place: str) -> None:
     """Taken for a soft timeout it would have the run tried again that somebody wanted to end."""
-    requests = [(execution_hash(("q", "r"), 5), UnwantedReason.CANCELLED)]
+    places = [place]
 
-    def unwanted() -> tuple[int, UnwantedReason] | None:
-        found = requests.pop() if requests else None
-        os.kill(os.getpid(), signal.SIGUSR2)
-        sum(range(100))
-        return found
+    def signal_at(here: str) -> None:
+        if here in places:
+            places.clear()
+            signal.raise_signal(signal.SIGUSR2)
 
-    subject._unwanted = unwanted
-    run = Subject()
+    class Signalled(Subject):
+        def cancel(self, unwanted: UnwantedReason | None = None) -> None:
+            signal_at("noting")
+            super().cancel(unwanted)
+
+    def end_request() -> EndRequest:
+        signal_at("reading")
+        return 1, OURS, UnwantedReason.CANCELLED
+
+    subject._end_request = end_request
+    run = Signalled()
 
     def work() -> None:
-        os.kill(os.getpid(), signal.SIGUSR2)
-        threading.Event().wait(600)
+        signal.raise_signal(signal.SIGUSR2)
+        long()
 
     with pytest.raises(SoftTimeout, match="a person asked"):
         subject.job(work, {}, run=run, soft_ns=in_s(60))
-    assert run.unwanted is UnwantedReason.CANCELLED
+    assert (run.unwanted, places) == (UnwantedReason.CANCELLED, [])
 
 
-def asked_once(subject: Interrupts, run_id: str) -> None:
-    """Let the next question be answered by a request for ``run_id``, and send the signal that brings it."""
-    requests = [(execution_hash(("q", run_id), 5), UnwantedReason.REPLACED)]
-    subject._unwanted = lambda: requests.pop() if requests else None
-    signal.raise_signal(signal.SIGUSR2)
+def test_the_signal_of_a_request_that_is_known_ends_nothing_more(subject: Interrupts) -> None:
+    """One signal found two requests; that of the second comes when the next run has begun. One more is a person's."""
+    asked(subject, 1, execution_hash(("q", "another"), 5), is_signalled=False)
+
+    def work() -> None:
+        asked(subject, 2, OURS)
+        long()
+
+    with pytest.raises(SoftTimeout, match="newer run"):
+        subject.job(work, {}, run=Subject(), soft_ns=in_s(60))
+
+    def innocent() -> str:
+        signal.raise_signal(signal.SIGUSR2)
+        return "done"
+
+    assert subject.job(innocent, {}, run=Subject(hash=7), soft_ns=in_s(60)) == "done"
+    with pytest.raises(SoftTimeout, match="soft timeout"):
+        subject.job(lambda: (signal.raise_signal(signal.SIGUSR2), long()), {}, run=Subject(hash=8), soft_ns=in_s(60))
+
+
+def asked(subject: Interrupts, number: int, execution: int, *, is_signalled: bool = True) -> None:
+    """Let the agent's last request be this one, and send the signal that brings it."""
+    subject._end_request = lambda: (number, execution, UnwantedReason.REPLACED)
+    if is_signalled:
+        signal.raise_signal(signal.SIGUSR2)
 
 
 @pytest.mark.parametrize("again", [False, True])
 def test_a_request_that_comes_just_before_its_job_is_called_ends_it(subject: Interrupts, *, again: bool) -> None:
-    """The agent sees the run as begun a moment before the job is called; a second signal has nothing new to say."""
+    """The agent sees the run as begun a moment before the job is called, and may ask a second time."""
 
-    def long() -> None:
+    def work() -> None:
         if again:
-            signal.raise_signal(signal.SIGUSR2)
-        wait_until(lambda: False, bound_s=30)
+            asked(subject, 2, OURS)
+        long()
 
     run = Subject()
-    asked_once(subject, "r")
+    asked(subject, 1, OURS)
 
     with pytest.raises(SoftTimeout, match="newer run"):
-        subject.job(long, {}, run=run, soft_ns=in_s(60))
+        subject.job(work, {}, run=run, soft_ns=in_s(60))
 
     assert run.unwanted is UnwantedReason.REPLACED
 
 
-@pytest.mark.parametrize(("asked", "has_waited"), [("r", True), ("another", False)])
+@pytest.mark.parametrize(("run_id", "has_waited"), [("r", True), ("another", False)])
 def test_a_request_that_came_too_late_for_its_run_ends_no_other(
-    subject: Interrupts, *, asked: str, has_waited: bool
+    subject: Interrupts, *, run_id: str, has_waited: bool
 ) -> None:
     """Neither the next run, nor a later attempt of the same."""
-    asked_once(subject, asked)
+    asked(subject, 1, execution_hash(("q", run_id), 5))
     if has_waited:
         subject.wait(lambda: None, on=frozenset({Demand.QUIT}))
 
