@@ -16,6 +16,7 @@ Does not guarantee
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ from supervisor.settings.secret_files import follow_files
 from supervisor.settings.sections.models import Settings
 from supervisor.settings.validation import conform, validate
 from supervisor.settings.yaml_source import Parsed, read_file
+from supervisor.trust import open_regular
 
 FILES_MAX = 1000
 _CONF_D = "conf.d"
@@ -156,7 +158,7 @@ def discover(files: Sequence[Path], problems: list[Problem]) -> tuple[Path, ...]
     drop_ins: dict[Path, None] = {}
     for file in files:
         if file.is_dir():
-            inside = _yaml_files(file)
+            inside = _yaml_files(file, problems)
             if not inside:
                 problems.append(Problem(str(file), "", "holds no *.yaml file", "name a file, or put one there"))
             named += inside
@@ -164,20 +166,28 @@ def discover(files: Sequence[Path], problems: list[Problem]) -> tuple[Path, ...]
         else:
             named.append(file)
             drop_ins[file.parent / _CONF_D] = None
-    found = [*named, *(file for directory in drop_ins for file in _yaml_files(directory))]
+    found = [*named, *(file for directory in drop_ins for file in _yaml_files(directory, problems))]
     unique = tuple(dict.fromkeys(found))
     if len(unique) > FILES_MAX:
         problems.append(Problem(str(unique[FILES_MAX]), "", f"is one of more than {FILES_MAX} files"))
     return unique[:FILES_MAX]
 
 
-def _yaml_files(directory: Path) -> list[Path]:
+def _yaml_files(directory: Path, problems: list[Problem]) -> list[Path]:
     try:
         entries = [entry for entry in directory.iterdir() if entry.suffix in _SUFFIXES]
     except OSError:  # there is none, which is the usual case; an unreadable one is found when it is read
         return []
     # Hidden files are locks and backups of editors, and the versions behind a mounted ConfigMap.
-    return sorted(entry for entry in entries if not entry.name.startswith(".") and not entry.is_dir())
+    found = []
+    for entry in sorted(entry for entry in entries if not entry.name.startswith(".") and not entry.is_dir()):
+        try:
+            os.close(open_regular(entry, follows=True))  # a FIFO that nobody named would hold the start up
+        except OSError as error:
+            problems.append(Problem(str(entry), "", f"cannot be read: {error.strerror}"))
+        else:
+            found.append(entry)
+    return found
 
 
 def _read_files(

@@ -14,7 +14,7 @@ from supervisor.settings.loader import Loaded
 from supervisor.settings.rules.webhook_rules import READABLE, is_readable_on_the_way, secret_fault
 from supervisor.settings.sections.web import SOCKET_PATH_BYTES_MAX, SOCKET_SCHEME
 from supervisor.settings.web.tokens import TokenFileError, read_tokens
-from supervisor.trust import uid_of
+from supervisor.trust import open_regular, uid_of
 from supervisor.version import install_extra
 
 
@@ -101,6 +101,9 @@ def tls_context(cert_file: str, key_file: str, client_ca_file: str | None = None
     Raises:
         OSError: a file cannot be read, or is of the wrong form (SSLError).
     """
+    for file in (cert_file, key_file, client_ca_file):
+        if file is not None:
+            os.close(open_regular(file, follows=True))  # ssl would wait for what comes out of a FIFO
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(cert_file, key_file, password="")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -152,6 +153,29 @@ def test_a_directory_is_its_yaml_files_by_name(desk: Any) -> None:
     assert [file.name for file in loaded.files] == ["10.yaml", "20.yaml", "30.yml", "05.yaml"]
     assert loaded.settings.cluster == "second"
     assert (loaded.settings.web.port, loaded.settings.web.host, loaded.settings.log.level) == (1, "a", "debug")
+
+
+@pytest.mark.parametrize("place", ["more.yaml", "conf.d/more.yaml"])
+def test_a_fifo_that_nobody_named_is_a_problem_and_holds_nothing_up(desk: Any, place: str) -> None:
+    """Who may write into a directory of files would keep every start waiting."""
+    desk.write("tenure.yaml", "cluster: one\n")
+    desk.files.append(desk.directory)
+    (desk.directory / place).parent.mkdir(exist_ok=True)
+    os.mkfifo(desk.directory / place)
+
+    (problem,) = desk.problems()
+    assert (problem.where, problem.message) == (place, "cannot be read: no regular file")
+
+
+def test_a_pipe_that_is_named_is_read(desk: Any) -> None:
+    """As a shell makes one for `--config <(...)`."""
+    reading, writing = os.pipe()
+    os.write(writing, b"cluster: piped\n")
+    os.close(writing)
+    desk.files.append(Path(f"/dev/fd/{reading}"))
+
+    assert desk.load().settings.cluster == "piped"
+    os.close(reading)
 
 
 def test_conf_d_lies_over_all_files_and_is_read_once(desk: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,21 @@ def test_a_certificate_needs_its_key_and_both_must_be_some(tmp_path: Path) -> No
     assert "web.tls_cert_file: cannot be used with its key" in broken
     (absent,) = problems(web={"tls_cert_file": "/absent/c", "tls_key_file": "/absent/k"})
     assert "No such file" in absent
+
+
+@pytest.mark.parametrize("name", ["tls_cert_file", "tls_key_file", "tls_client_ca_file"])
+def test_a_fifo_in_place_of_a_certificate_holds_nothing_up(tmp_path: Path, name: str) -> None:
+    """Neither the start nor, after a rotation, the web child."""
+    os.mkfifo(tmp_path / "fifo")
+    files = {
+        "tls_cert_file": str(DATA / "server.pem"),
+        "tls_key_file": str(DATA / "server.key"),
+        "tls_client_ca_file": str(DATA / "ca.pem"),
+    }
+
+    (problem,) = problems(web=files | {name: str(tmp_path / "fifo")})
+
+    assert "no regular file" in problem
 
 
 @pytest.mark.parametrize("url", ["hook", "ftp://h/x", "https://", "http://h:99999/", "http://[::1/"])
