@@ -16,7 +16,6 @@ Does not guarantee
 from __future__ import annotations
 
 import asyncio
-import codecs
 import os
 import re
 import ssl
@@ -213,7 +212,7 @@ async def _read(response: aiohttp.ClientResponse, masked: Sequence[bytes]) -> Ht
         status=response.status,
         duration_s=0.0,
         bytes=count,
-        body_tail=tail[-BODY_TAIL_BYTES:].decode(_known(response.charset), errors="replace"),
+        body_tail=_decoded(tail[-BODY_TAIL_BYTES:], response.charset),
         truncated=count > BODY_TAIL_BYTES,
     )
 
@@ -223,11 +222,11 @@ def _token(secret: bytes) -> bytes:
     return secret.rpartition(b" ")[2] or secret
 
 
-def _known(charset: str | None) -> str:
+def _decoded(body: bytes, charset: str | None) -> str:
     try:
-        return codecs.lookup(charset or "utf-8").name
-    except LookupError:
-        return "utf-8"
+        return body.decode(charset or "utf-8", errors="replace")
+    except (LookupError, ValueError):  # unknown, no encoding of text such as rot13, or one that cannot replace
+        return body.decode("utf-8", errors="replace")
 
 
 def _expected(status: list[int] | int | None) -> Container[int]:

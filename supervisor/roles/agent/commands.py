@@ -155,6 +155,8 @@ class CommandDuty:
             if index < 0 or role_of(command.slot)[1] is None:
                 return f"there is no worker {command.slot}; `tenure worker list` shows them"
             newest = self.seat.board.rows[index].generation
+            if not 0 <= command.generation <= newest:  # the board holds no other number
+                return _REASONS[ParentAnswer.GENERATION_GONE]
             generation = command.generation or newest
         elif command.word in _OF_TREE:
             index = 0

@@ -234,7 +234,7 @@ async def test_tls_is_verified_always(ctx: Context, serve: Serve) -> None:
     assert trusted["body_tail"] == "private"
 
 
-@pytest.mark.parametrize("charset", ["latin-1", "no-such-charset"])
+@pytest.mark.parametrize("charset", ["latin-1", "no-such-charset", "rot13", "idna", "undefined"])
 async def test_the_body_is_read_in_its_own_encoding(ctx: Context, serve: Serve, charset: str) -> None:
     """An unknown one is read as UTF-8, and no byte makes the run fail."""
 

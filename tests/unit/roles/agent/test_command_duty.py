@@ -114,6 +114,16 @@ def test_a_session_names_one_process_and_no_other(world: CommandedReplica) -> No
     assert "that process is gone" in world.answers["c1"].reason
 
 
+@pytest.mark.parametrize("generation", [-1, 5, 2**63, 2**64, 10**40])
+def test_a_process_that_never_was_is_gone(world: CommandedReplica, generation: int) -> None:
+    """Who writes commands chooses the number; none that does not fit the board reaches it."""
+    world.send("c1", word=Word.RECYCLE, slot="worker-io-0", generation=generation)
+    world.look()
+
+    assert "that process is gone" in world.answers["c1"].reason
+    assert world.row.request_number == 0
+
+
 @pytest.mark.parametrize("slot", ["worker-io-7", "web", "agent"])
 def test_only_workers_can_be_named(world: CommandedReplica, slot: str) -> None:
     """The web process and the agent are the parent's alone."""
