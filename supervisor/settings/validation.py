@@ -160,7 +160,8 @@ def _list_remedy(node: Node, shape: Shape) -> str:
     if isinstance(node.value, dict):
         takes_mappings = shape.item is not None and shape.item.kind is ShapeKind.SECTION
         return f"write [{{{next(iter(node.value), '')}: …}}]" if takes_mappings and node.value else ""
-    is_shown = isinstance(node.value, str) and node.source is None and not shape.is_secret
+    is_hidden = shape.is_secret or (shape.info is not None and not shape.info.repr)
+    is_shown = isinstance(node.value, str) and node.source is None and not is_hidden
     return f"write [{mask_url(node.value) if is_shown and len(node.value) <= _ECHO_MAX else _kind_of(node)}]"
 
 

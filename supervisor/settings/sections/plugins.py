@@ -33,7 +33,7 @@ class PluginSettings(ConfinedSettings):
     module: Attribute | None = None
     """A class of this program, as ``package.module:Class``; it runs inside of worker processes, so trust it."""
 
-    command: tuple[str, ...] = Field(default=(), max_length=256)
+    command: tuple[str, ...] = Field(default=(), max_length=256, repr=False)
     """Or: a program with its arguments, which speaks JSON lines on its standard input and output
     (docs/plugins.md). It runs as a child of the worker that needs it. Its arguments are never shown."""
 

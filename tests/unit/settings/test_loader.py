@@ -224,3 +224,13 @@ def test_no_input_ends_in_anything_but_settings_or_problems(
     with suppress(ConfigError):
         loaded = load(files=[path], environ=environ, flags={"schedules.a.args": flag})
         assert to_yaml(loaded.settings)
+
+
+def test_a_command_of_a_plugin_that_is_no_list_is_not_repeated(desk: Any) -> None:
+    """Its arguments may be secrets, and problems are logged."""
+    desk.add("plugins: {p: {command: tool --key hunter2}}\n")
+
+    (problem,) = desk.problems()
+
+    assert "hunter2" not in str(problem)
+    assert problem.path == "plugins.p.command"
