@@ -196,8 +196,8 @@ class ScheduleSettings(Section):
     overlap: Literal["skip", "allow", "buffer_one", "buffer_all", "cancel_other", "terminate_other"] | None = None
     """What a due run does while an earlier one of the same schedule is unfinished; default: the profile's, ``skip``."""
 
-    max_running: int = Field(default=1, ge=1, le=100_000)
-    """How many unfinished runs it takes for ``overlap`` to act."""
+    max_running: int = Field(default=1, ge=1, le=1000)
+    """How many unfinished runs it takes for ``overlap`` to act; each fire and end goes through the list of them."""
 
     buffer_limit: int | None = Field(default=None, ge=1, le=100_000)
     """How many runs ``overlap: buffer_all`` lets wait; default: 1000. Further ones are dropped and counted."""

@@ -229,6 +229,7 @@ def test_placeholders_are_checked_and_kept(known: Registry) -> None:
         ({"every": "1h", "missed": "some"}, "a.missed: must be latest, earliest, all or skip, got 'some'"),
         ({"every": "1h", "max_runs": 0}, "a.max_runs: must be at least 1, got 0"),
         ({"every": "1h", "max_running": True}, "a.max_running: must be a whole number, got true"),
+        ({"every": "1h", "max_running": 1001}, "a.max_running: must be at most 1000, got 1001"),
         ({"every": "1h", "max_catchup": 10_001}, "a.max_catchup: must be at most 10000, got 10001"),
         ({"every": "1h", "jitter": 30}, "a.jitter: is not a duration, got 30; write 30s if seconds are meant"),
         ({"every": "1h", "catchup_window": "-1s"}, "a.catchup_window: is not a duration, got '-1s'"),
