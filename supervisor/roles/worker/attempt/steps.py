@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
 import msgspec
@@ -59,12 +59,16 @@ class Steps:
         self._calls = calls
         self._runner = runner
         self._earlier: dict[str, Step] | None = None if calls else {}
+        self._under_way: dict[str, object] = {}
         self.records: dict[str, Step] = {}
         """How the steps of this attempt ended."""
 
     def step(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call ``function``, or return its result of an earlier attempt."""
-        self._check(name)
+        with self._begun(name):
+            return self._step(name, function, args, kwargs)
+
+    def _step(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._earlier is None:
             self._earlier = self._run(lambda calls: calls.read())
         if (done := self._done(name)) is not None:
@@ -86,7 +90,12 @@ class Steps:
         self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """Do the same in a coroutine job; ``function`` may be a coroutine function or a plain one."""
-        self._check(name)
+        with self._begun(name):
+            return await self._step_async(name, function, args, kwargs)
+
+    async def _step_async(
+        self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
         if self._earlier is None:
             self._earlier = await self._run_async(lambda calls: calls.read())
         if (done := self._done(name)) is not None:
@@ -105,11 +114,18 @@ class Steps:
         self._noted(name, await self._run_async(lambda calls: calls.write(name, data, ttl_ms=UNFINISHED_MS)))
         return step.result
 
-    def _check(self, name: str) -> None:
+    @contextmanager
+    def _begun(self, name: str) -> Iterator[None]:
+        """Hold the name while its step is under way, also in other tasks and threads of the attempt."""
         if not NAME.fullmatch(name):
             raise StepError(f"step name {name[:120]!r} must be 1 to 100 of A-Z a-z 0-9 _ . : / -")
-        if name in self.records:
+        mark = object()
+        if name in self.records or self._under_way.setdefault(name, mark) is not mark:
             raise StepError(f"step {name} was called twice by one attempt; give each step a name of its own")
+        try:
+            yield
+        finally:
+            del self._under_way[name]  # one that was cancelled may be called again
 
     def _done(self, name: str) -> Step | None:
         assert self._earlier is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from decimal import Decimal
@@ -199,6 +200,29 @@ def test_without_a_worker_steps_are_called_and_kept_for_the_test() -> None:
         "object": "failed",
         "coroutine": "failed",
     }
+
+
+async def test_steps_of_one_name_at_the_same_time_are_refused() -> None:
+    """Also in another thread; a step that was cancelled may be called again."""
+    ctx = Context(run_id="r", job="j")
+    called = []
+
+    async def charge() -> int:
+        called.append(1)
+        await asyncio.sleep(0)
+        with pytest.raises(StepError, match="twice"):
+            await asyncio.to_thread(ctx.step, "charge", dict)
+        return len(called)
+
+    cancelled = asyncio.create_task(ctx.step_async("charge", asyncio.Event().wait))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    await asyncio.gather(cancelled, return_exceptions=True)
+
+    results = await asyncio.gather(*(ctx.step_async("charge", charge) for _ in range(3)), return_exceptions=True)
+
+    assert [each for each in results if not isinstance(each, StepError)] == [1]
+    assert len(results) == 3
 
 
 def test_a_step_may_return_a_pydantic_model() -> None:
