@@ -17,6 +17,7 @@ from supervisor.store.keys import Keys
 from supervisor.store.queues.pages import ServedKinds
 from supervisor.store.queues.runs import Queues
 from supervisor.store.schedules.expectations import LATE_MS
+from supervisor.store.wire.codec import foreign_moment, text
 
 LATE_SHOWN = 100
 QUEUES_MAX = 100
@@ -70,7 +71,7 @@ class StoreReader:
         plan = self.store.command("ZRANGE", self._keys.schedule_next, 0, DUE_SHOWN - 1, "WITHSCORES")
         due = await self._part("the plan", plan) or []
         pairs = zip(due[::2], due[1::2], strict=True)
-        due_next = tuple((name.decode(), int(float(at))) for name, at in pairs)
+        due_next = tuple((text(name), at_ms) for name, at in pairs if (at_ms := foreign_moment(at)) is not None)
         return Overview(tuple(depths), leader, due_next, await self._unserved(), await self._late())
 
     def _shown(self, names: Collection[str]) -> list[str]:

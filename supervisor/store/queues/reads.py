@@ -13,7 +13,7 @@ from supervisor.core.names import check_name, valid_names
 from supervisor.store.queues.ends import RunEnd, parse_end
 from supervisor.store.queues.pages import Page
 from supervisor.store.scripts import Call, CallBuilder
-from supervisor.store.wire.codec import chunks, number, optional_number, pairs, text, texts, unpack_json
+from supervisor.store.wire.codec import chunks, foreign_moment, number, pairs, text, texts, unpack_json
 from supervisor.store.wire.envelope import limits_text, unpack
 from supervisor.store.wire.poll import HistoryEntry, charges, fence_parts, parse_history
 
@@ -196,7 +196,7 @@ def _counts(queue: str, reply: Any) -> QueueCounts:
         paused_by=by,
         paused_ms=int(since) if since.isdecimal() else None,
         oldest_ready_ms=min(heads, default=None),
-        next_due_ms=optional_number(due),
+        next_due_ms=foreign_moment(due),
         blocked=number(reply[21]),
         stats={text(name): number(count) for name, count in pairs(reply[22:])},
         now_ms=number(now),
@@ -262,8 +262,8 @@ def _run(run_id: str, reply: Any) -> RunView | None:
         interrupts=interrupts,
         session=session,
         fetched_ms=fetched,
-        due_ms=optional_number(due),
-        died_ms=optional_number(died),
+        due_ms=foreign_moment(due),
+        died_ms=foreign_moment(died),
         error=unpack_json(error),
         result=result or None,
         progress=progress.partition(b" ")[2] or None,

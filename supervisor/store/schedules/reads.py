@@ -15,7 +15,7 @@ from supervisor.store.schedules.definitions import DYNAMIC, Change
 from supervisor.store.schedules.expectations import Expected
 from supervisor.store.schedules.state import ScheduleState
 from supervisor.store.scripts import Call, CallBuilder
-from supervisor.store.wire.codec import chunks, cut, number, optional_number, text
+from supervisor.store.wire.codec import chunks, cut, foreign_moment, number, optional_number, text
 from supervisor.store.wire.definition import StoredDefinition, unpack_definition
 
 PAGE = 250
@@ -137,7 +137,7 @@ def _record(name: Any, stored: bytes, *neighbours: Any, is_live: bool) -> Record
         set=digest,
         body=body,
         mark_ms=number(mark),
-        next_ms=None if next_ms in (b"", None) else int(float(next_ms)),
+        next_ms=foreign_moment(next_ms),
         pause=unpack_pause(pause),
         completed_ms=ScheduleState.parse(state).counters.completed_ms,
         is_live=is_live,

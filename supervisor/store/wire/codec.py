@@ -13,6 +13,7 @@ WORDS_MAX = 200
 """Characters of who asks, and why, that are taken from a record in Redis."""
 
 _DIGITS_MAX = 15  # below 2^53, which Lua counts exactly
+_YEAR_1_MS, _YEAR_10000_MS = -62_135_596_800_000, 253_402_300_800_000
 T = TypeVar("T")
 
 
@@ -46,6 +47,15 @@ def foreign_number(value: Any) -> int | None:
     """Return a number of a record that anybody may have written; None where it is none, or has more than 15 digits."""
     written = text(value)
     return int(written) if written.isascii() and written.isdigit() and len(written) <= _DIGITS_MAX else None
+
+
+def foreign_moment(value: Any) -> int | None:
+    """Return a score in ms that anybody may have written, of the years 1 to 9999; None where it is none."""
+    try:
+        moment = float(text(value))
+    except ValueError:
+        return None
+    return int(moment) if _YEAR_1_MS <= moment < _YEAR_10000_MS else None
 
 
 def optional_number(value: Any) -> int | None:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.checks import FireRefusal
 from supervisor.store.scripts import Argument
-from supervisor.store.wire.codec import number, optional_number, text
+from supervisor.store.wire.codec import foreign_moment, number, optional_number, text
 from supervisor.store.wire.envelope import Packed
 
 NOTHING = Packed("", "", b"")
@@ -251,7 +251,7 @@ def _seen(flat: Sequence[Any]) -> Iterator[Seen]:
         at += 9 + int(count)
         yield Seen(
             name.decode(),
-            int(float(score)) if score else None,
+            foreign_moment(score),
             int(revision) if revision else None,
             digest.decode(),
             int(mark),

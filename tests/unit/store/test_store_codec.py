@@ -150,3 +150,11 @@ def test_a_stored_definition_has_its_revision_and_its_set_in_front(
 ) -> None:
     """The scripts join the lines; what somebody else wrote has no revision."""
     assert StoredDefinition.parse(stored) == parts
+
+
+def test_a_moment_that_anybody_may_have_written_is_one_of_the_calendar_or_none() -> None:
+    """Scores are written as Redis likes; what no date has is none, and raises nothing."""
+    read = {each: codec.foreign_moment(each) for each in (b"1800000000000", b"1.8e+12", b"-5", b"0")}
+    assert read == {b"1800000000000": 1_800_000_000_000, b"1.8e+12": 1_800_000_000_000, b"-5": -5, b"0": 0}
+    for odd in (None, b"", b"inf", b"-inf", b"nan", b"1e300", b"-1e300", b"soon", b"\xff", b"253402300800000"):
+        assert codec.foreign_moment(odd) is None, odd

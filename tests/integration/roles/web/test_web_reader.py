@@ -127,3 +127,11 @@ async def test_a_redis_that_is_away_is_said_to_be(server: Server, tmp_path: Any)
 
     with pytest.raises(StoreUnavailableError):
         await StoreReader(store, server.keys).read()
+
+
+async def test_a_due_time_that_is_no_moment_is_left_out(server: Server, reader: StoreReader) -> None:
+    """Whoever may write the plan cannot hide the others' due times behind an error."""
+    scores = {"early": float("-inf"), "good": 1_800_000_000_000, "far": 1e300, "never": float("inf")}
+    server.store().raw.zadd(server.keys.schedule_next, scores)
+
+    assert (await reader.read()).next_due == (("good", 1_800_000_000_000),)
