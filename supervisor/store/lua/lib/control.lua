@@ -3,6 +3,7 @@
 -- schedule is due next.
 -- Includes  replace
 local REMEMBERED_MS, PURGE_COUNT, HISTORY_KEPT = 86400000, 100, 10000
+local FLOOR_MS = 7776000000 -- 90 days, as a tree of runs is remembered
 
 -- Raise, before the first write, if a key that a change writes holds another type.
 local function check_plan()
@@ -83,6 +84,25 @@ local function start(queue, run, data)
   return (admit(queue, run, data, 0, HISTORY_KEPT))
 end
 
+-- Before a schedule loses its own times: what it decided by them, the ends of others do not make due again. `json`: its
+-- definition until now. The floor stands still while it follows: those ends come in any order.
+local function keep_floor(id, json, keep_ms)
+  if json and not followed_by(json) then
+    redis.call('SET', keys.ran(id .. '@'), whole(mark_of(id)), 'PX', keep_ms)
+  end
+end
+
+-- A schedule that begins, and was removed or renamed before, may follow others now.
+local function inherit_floor(id, former)
+  local floor = 0
+  for _, name in ipairs({ id, former }) do
+    floor = math.max(floor, tonumber(redis.pcall('GET', keys.ran(name .. '@'))) or 0)
+  end
+  if floor > 0 then
+    redis.call('SET', keys.ran(id .. '@'), whole(floor), 'PX', FLOOR_MS)
+  end
+end
+
 -- Keep the list of those that follow a schedule, when the definition of one of them changes from `old_json` to `json`.
 local function list_follower(id, old_json, json)
   local old, new = followed_by(old_json), followed_by(json)
@@ -134,6 +154,7 @@ end
 local function bury(id, now)
   local revision, timing, _, json = definition_of(redis.call('HGET', keys.schedule_def, id))
   list_follower(id, json, nil)
+  keep_floor(id, json, REMEMBERED_MS)
   list_expectations(id, '', now)
   local paused = redis.call('HGET', keys.schedule_paused, id) or ''
   local state = redis.call('HGET', keys.schedule_state, id) or ''

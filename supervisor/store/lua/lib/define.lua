@@ -69,6 +69,9 @@ local function add(d, set, now)
     end
     begin_without(d, nil)
   end
+  if followed_by(d.json) then
+    inherit_floor(id, d.former)
+  end
   redis.call('HSET', keys.schedule_mark, id, seeded or whole(mark))
   return whole((memory and memory.revision or 0) + 1)
 end
@@ -151,6 +154,9 @@ local function define(i, set, now)
       list_runs(d)
     end
     if timing ~= old_timing then
+      if followed_by(json) then
+        keep_floor(id, old_json, FLOOR_MS)
+      end
       retime(d, revision, now)
     end
   end

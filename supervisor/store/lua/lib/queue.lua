@@ -161,7 +161,8 @@ local function let_follow(name, schedule, nominal, outcome)
   local is_skipped = paused and (not ends or ends > now) and cjson.decode(definition)['on_resume'] ~= 'catchup'
   local state = redis.call('HGET', keys.schedule_state, name) or ''
   local numbers = counters(state)
-  if is_skipped or numbers[11] > 0 or redis.call('EXISTS', memory) == 1 then return end
+  local floor = tonumber(redis.pcall('GET', keys.ran(name .. '@'))) or 0 -- see keep_floor in control
+  if is_skipped or numbers[11] > 0 or tonumber(nominal) <= floor or redis.call('EXISTS', memory) == 1 then return end
   if numbers[8] >= waiting_max then
     numbers[5] = numbers[5] + 1
   else

@@ -224,6 +224,47 @@ def test_children_of_a_run_of_the_old_name_are_waited_for(overlap: str, *, is_en
         assert plan.fired("b") == [10]
 
 
+def test_no_end_makes_due_what_was_fired_before_the_edit_that_makes_a_schedule_follow() -> None:
+    """Also edited there and back. Later nominal times are due in any order, before and after those that are dropped."""
+    with planned(every(10, overlap="allow")) as plan:
+        plan.upsert(every(10, "b", overlap="allow"))
+        plan.until(25)
+        plan.upsert(after())
+        plan.until(45)
+        plan.fetch()
+        for second in (40, 10, 30, 20):
+            plan.finish(run_of(second))
+        assert plan.fired("b") == [10, 20, 40, 30]
+        plan.upsert(every(10, "b", overlap="allow"))
+        plan.until(55)
+        plan.upsert(after())
+        plan.until(65)
+        plan.fetch()
+        plan.finish(run_of(60))
+        plan.finish(run_of(50))
+        assert plan.fired("b") == [10, 20, 40, 30, 50, 60]
+
+
+@pytest.mark.parametrize("former", ["b", "old"])
+def test_a_schedule_that_comes_back_to_follow_another_does_not_repeat_what_it_fired(former: str) -> None:
+    """After its removal, or under another name."""
+    with planned(every(10, overlap="allow")) as plan:
+        plan.upsert(every(10, former, overlap="allow"))
+        plan.until(25)
+        if former == "b":
+            plan.run(Definitions(plan.keys).delete([("b", None)]))
+        plan.upsert(after(renamed_from="" if former == "b" else former))
+        plan.until(35)
+        plan.fetch()
+        for second in (30, 10, 20):
+            plan.finish(run_of(second))
+        assert sorted(entry.nominal_ms - EPOCH_MS for entry in plan.server.decisions if entry.schedule != "s") == [
+            10_000,
+            20_000,
+            30_000,
+        ]
+
+
 def test_a_thousand_ends_wait_for_a_paused_follower_and_no_more() -> None:
     """What comes then is dropped and counted."""
     with planned(every(10, overlap="allow"), after(on_resume="catchup")) as plan:
