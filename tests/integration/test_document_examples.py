@@ -22,7 +22,7 @@ from tests.unit.core.test_icalendar import file_of
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-PARTS = {"working-hours", "exclude"}  # top keys of examples that show a part of a schedule
+PARTS = {"working-hours", "exclude", "patches"}  # top keys of examples of a part of a schedule, and of Kustomize's
 
 
 def blocks(language: str, is_meant: Callable[[str], bool] = bool) -> list[object]:

@@ -208,6 +208,7 @@ class Hanging(Plugin):
 
 def test_a_class_that_hangs_in_init_is_bounded_by_the_timeout_of_its_run(desk: PluginCalls) -> None:
     """It is in this process, so nothing else can end it; then it is in ERROR like a program."""
+    Hanging.called.clear()
     desk.registry.register(Hanging)
     desk.schedule("s-1", "hanging")
     with soft_timeout(Hanging.called.is_set), pytest.raises(Context.SoftTimeout):

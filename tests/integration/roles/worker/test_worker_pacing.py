@@ -20,6 +20,7 @@ from supervisor.roles.worker.runtime import WorkerRuntime
 from supervisor.settings.sections.models import PoolSettings, Settings, WorkerKind
 from tenure import Context, job
 from tests.integration.roles.worker.forked import fork, in_async_worker
+from tests.integration.roles.worker.signalled import no_alarm
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 from tests.kit.clock import ShiftedClock
 from tests.kit.servers import wait_until
@@ -34,7 +35,8 @@ def setup_pool(shop: WorkerKit, kind: Kind, **options: Any) -> None:
 def waiting(shop: WorkerKit) -> list[str]:
     """Return which plain jobs' runs wait in the queue, its head first."""
     ready = shop.server.keys.queue("default").ready(Kind.SYNC, 1)
-    return [key.decode() for key in shop.store.raw.lrange(ready, 0, -1)]
+    with no_alarm():
+        return [key.decode() for key in shop.store.raw.lrange(ready, 0, -1)]
 
 
 # Async -------------------------------------------------------------------------------------------
@@ -223,7 +225,8 @@ def test_what_waits_behind_a_fast_job_that_turns_slow_goes_back_while_it_runs(sy
     def moody(number: int) -> None:
         if number == FAST + 1:
             wait_until(lambda: len(waiting(sync_shop)) == 10, what="those behind to go back", bound_s=20)
-            assert len(sync_shop.history()) == FAST + 1
+            with no_alarm():
+                assert len(sync_shop.history()) == FAST + 1
 
     ids = [sync_shop.enqueue("moody", number=number) for number in range(FAST + 12)]
     found = fork(sync_shop, ended=FAST + 12).report()
