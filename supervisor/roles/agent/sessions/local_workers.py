@@ -95,12 +95,20 @@ class LocalWorkers:
 
         One of a generation that the board does not show yet is not: its process may be on its way.
         """
+        row, generation = self._process_of(session)
+        return row is not None and generation <= row.generation - _has_process(row)
+
+    def is_reclaimed(self, session: str) -> bool:
+        """Return whether the runs of ``session``, of a process of this replica, were given back before."""
+        row, generation = self._process_of(session)
+        return row is not None and generation <= row.reclaimed_generation
+
+    def _process_of(self, session: str) -> tuple[Row | None, int]:
         replica, _, rest = session.partition("/")
         name, _, generation = rest.rpartition("/")
         if replica != self._replica or name not in self._slot_by_name or not generation.isdecimal():
-            return False
-        row = self._board.rows[self._slot_by_name[name]]
-        return int(generation) <= row.generation - _has_process(row)
+            return None, 0
+        return self._board.rows[self._slot_by_name[name]], int(generation)
 
     def dead(self) -> list[DeadWorker]:
         """Return every process that is gone and not reclaimed yet, oldest first."""

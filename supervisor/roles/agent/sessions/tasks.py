@@ -99,9 +99,12 @@ class ForeignSessions:
         answered_ns = self.clock.elapsed_ns()
         known = {*self.workers.live(), *(worker.session for worker in self.workers.dead())}
         for session in counters:
-            # A late request of a dead process got through, or no agent saw it die.
+            # No agent saw it die; or its death was judged, and a late request of it got through, or Redis went back.
             if session not in known and self.workers.is_over(session):
-                self.reaper.reclaim(session, death=Death.CRASHED)
+                if self.workers.is_reclaimed(session):
+                    self.reaper.reclaim(session, death=Death.NODE_LOST, how="its death was judged before")
+                else:
+                    self.reaper.reclaim(session, death=Death.CRASHED)
         silent = self._watch.reading(counters, ours=known, now_ns=now_ns, answered_ns=answered_ns)
         for session, counter in silent:
             self.reaper.reclaim(session, death=Death.NODE_LOST, counter=counter)

@@ -197,6 +197,22 @@ def test_a_replica_that_starts_again_gives_back_the_runs_of_its_former_life_with
     assert pass_time(clock, [now], lambda: former.is_all_back(1), LEASE_MS) <= 3 * BEAT_MS
 
 
+def test_what_comes_back_of_a_process_that_was_judged_is_not_charged(server: Server) -> None:
+    """Redis went back to before its end was noted. How it died was known then, and is not any more."""
+    clock = FakeClock()
+    agent = Agent(server, "one", clock)
+    agent.hold("x")
+    agent.worker_dies()
+    pass_time(clock, [agent], lambda: agent.is_all_back(1), LEASE_MS)
+    server.raw().flushall()
+    agent.hold("x")
+
+    pass_time(clock, [agent], lambda: agent.is_all_back(1), LEASE_MS)
+
+    reasons = [each["reasons"] for each in agent.told if each["event"] == "session_reclaimed"]
+    assert reasons == [{"crashed": 1}, {"interrupted": 1}]
+
+
 def test_a_frozen_agent_reaps_nobody_when_it_wakes(server: Server) -> None:
     """A machine that slept saw nothing meanwhile: its old readings prove nothing about the sessions of others."""
     clock = FakeClock()
