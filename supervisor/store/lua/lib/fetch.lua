@@ -49,7 +49,8 @@ local function decide(open, ids, skip, most, is_suspect)
   for n, id in ipairs(ids) do
     if #plan.given == most or t.keys <= 0 then break end
     plan.seen = n
-    local header = data[n] and not skip[n] and is_id(id) and header_of(data[n])
+    local is_run = data[n] and is_id(id)
+    local header = is_run and not skip[n] and header_of(data[n])
     local verdict, due = 'go', nil
     if header then
       local of = limits_in(header)
@@ -78,7 +79,7 @@ local function decide(open, ids, skip, most, is_suspect)
         end
       end
     end
-    if not skip[n] and not (data[n] and is_id(id)) then
+    if not skip[n] and not is_run then
       plan.gone[#plan.gone + 1] = id
     elseif verdict == 'go' and not skip[n] then
       local token = t.first_token
