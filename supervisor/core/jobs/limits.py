@@ -6,7 +6,7 @@ its job: two jobs never share one. Limits travel in front of a run's envelope as
 
 Guarantees
     Equal arguments give equal keys, on every machine. A key is 1 to 128 characters of ``A-Z a-z 0-9 . _ : / @ -``,
-    or ``#`` and a digest where it would not fit these.
+    or ``#`` and a digest where it would not fit these, or where the name of its job holds a colon.
 
 Does not guarantee
     That different arguments give different keys where the pattern joins several texts without a mark between them,
@@ -91,7 +91,8 @@ def _key(template: Template, pattern: str) -> str:
         return _digest(template.job, _canonical(template.args))
     resolved = _PLACEHOLDER.sub(lambda found: _text(template.job, pattern, template.args, found[1]), pattern)
     key = f"{template.job}:{resolved}"
-    return key if _KEY.fullmatch(key) else _digest(template.job, resolved)
+    is_plain = ":" not in template.job and _KEY.fullmatch(key)  # the job `a:b` would share keys with the job `a`
+    return key if is_plain else _digest(template.job, resolved)
 
 
 def _digest(job: str, value: str) -> str:

@@ -71,6 +71,14 @@ def test_a_value_that_does_not_fit_becomes_its_digest() -> None:
     assert all(re.fullmatch(r"mail\.send:#[0-9a-f]{32}", key) for key in keys)
 
 
+@given(job=JOBS, other=JOBS, value=st.text("ab:#-", max_size=6), tail=st.text("ab:-", max_size=6))
+def test_no_argument_makes_a_key_of_another_job(job: str, other: str, value: str, tail: str) -> None:
+    """Who may enqueue ``bill`` alone holds up, and replaces, no run of ``bill:eu`` by an argument ``eu:7``."""
+    for foreign, chosen in ((other, value), (f"{job}:{tail}"[:128], f"{tail}:{value}")):
+        own = limits_of(template(job=job, unique="{k}", args={"k": chosen}))
+        assert foreign == job or own != limits_of(template(job=foreign, unique="{k}", args={"k": value}))
+
+
 def test_a_missing_argument_is_named() -> None:
     """Whoever wrote the pattern learns what the run has instead."""
     with pytest.raises(ArgumentsError, match="names 'user', which this run does not have; it has n, tenant"):
