@@ -62,7 +62,7 @@ def _read(name: str, path: Path) -> str:
         raise UnresolvedReferenceError(f"{name}: file:{path} must be an absolute path")
     rule = current_rule()
     real = os.path.realpath(path)
-    if not rule.allows_file(real, files=[os.path.realpath(each) for each in rule.files]):
+    if not rule.allows_file(real, resolve=os.path.realpath):
         raise UnresolvedReferenceError(
             f"{name}: {path} is not among job_references.files; add it or its directory there"
         )

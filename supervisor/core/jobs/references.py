@@ -9,7 +9,7 @@ Does not guarantee
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
@@ -31,9 +31,13 @@ class ReferenceRule:
         """Return whether a run may have the value of an environment variable."""
         return not fnmatchcase(name.upper(), _NEVER_ENV) and any(fnmatchcase(name, each) for each in self.env)
 
-    def allows_file(self, path: str, *, files: Sequence[str]) -> bool:
-        """Return whether a run may have the content of ``path``; both without links, ``files`` being the rule's own."""
-        return not _is_below(path, (*_NEVER_FILES, *self.withheld)) and _is_below(path, files)
+    def allows_file(self, path: str, *, resolve: Callable[[str], str]) -> bool:
+        """Return whether a run may have the content of ``path``, as ``resolve``, which follows links, returned it.
+
+        The links of the rule are followed each time: mounted secrets are other files when they were renewed.
+        """
+        withheld, files = (list(map(resolve, places)) for places in (self.withheld, self.files))
+        return not _is_below(path, (*_NEVER_FILES, *withheld)) and _is_below(path, files)
 
 
 def _is_below(path: str, places: Sequence[str]) -> bool:

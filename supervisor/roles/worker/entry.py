@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from pathlib import Path
 
 import structlog
 import uvloop
@@ -44,7 +45,7 @@ def main(seat: Seat) -> int:
             follow=seat.board,
         )
     )
-    use_rule(_reference_rule(seat.settings))
+    use_rule(reference_rule(seat.settings))
     use_destinations(DestinationRule(seat.settings.job_destinations.allow))
     use_confinement(seat.settings.shell.confinement)
     try:
@@ -57,13 +58,14 @@ def main(seat: Seat) -> int:
         return EXIT_RESTART
 
 
-def _reference_rule(settings: Settings) -> ReferenceRule:
+def reference_rule(settings: Settings) -> ReferenceRule:
     """Return which secrets of this worker arguments may refer to."""
-    withheld = (settings.web.tokens_file, settings.web.tls_key_file, settings.redis.tls_key_file)
+    withheld = [settings.web.tokens_file, settings.web.tls_key_file, settings.redis.tls_key_file]
+    withheld += [webhook.key_file for webhook in settings.webhooks.values()]
     return ReferenceRule(
         env=settings.job_references.env,
         files=settings.job_references.files,
-        withheld=[os.path.realpath(path) for path in withheld if path is not None],
+        withheld=[str(Path(path).absolute()) for path in withheld if path is not None],
     )
 
 

@@ -9,6 +9,9 @@ import pytest
 
 from supervisor.core.jobs import references
 from supervisor.core.jobs.references import ReferenceRule
+from supervisor.roles.worker.entry import reference_rule
+from supervisor.settings.base import Section
+from supervisor.settings.sections.models import Settings
 from tenure.jobs.references import UnresolvedReferenceError, resolve
 
 
@@ -57,6 +60,35 @@ def test_files_are_judged_by_where_they_really_are(tmp_path: Path, monkeypatch: 
     for place in (outside, inside / "link", f"{inside}/../out", f"{inside}2", tokens):
         with pytest.raises(UnresolvedReferenceError, match=r"is not among job_references\.files"):
             resolve("token", f"file:{place}")
+
+
+def test_a_withheld_file_stays_withheld_when_it_is_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kubernetes mounts a secret as a link to a link, and puts a renewed one into another directory."""
+    for name in ("old", "new"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "key").write_text("hunter2")
+    (tmp_path / "data").symlink_to("old")
+    (tmp_path / "key").symlink_to("data/key")
+    allow(monkeypatch, files=[str(tmp_path)], withheld=[str(tmp_path / "key")])
+    (tmp_path / "next").symlink_to("new")
+    (tmp_path / "next").rename(tmp_path / "data")
+
+    for place in ("key", "data/key", "new/key"):
+        with pytest.raises(UnresolvedReferenceError, match=r"is not among job_references\.files"):
+            resolve("token", f"file:{tmp_path}/{place}")
+
+
+def test_every_key_of_tls_and_the_tokens_file_are_withheld() -> None:
+    """Whatever directory is allowed: a new section with a key of its own is found by its name."""
+    sections = {"web": {"tokens_file": "/s/tokens", "tls_cert_file": "/s/c", "tls_key_file": "/s/web"}}
+    hook = {"url": "https://hook.example", "cert_file": "/s/c", "key_file": "/s/hook"}
+    redis = {"url": "rediss://r", "tls_cert_file": "/s/c", "tls_key_file": "/s/redis"}
+    settings = Settings.model_validate(sections | {"redis": redis, "webhooks": {"hook": hook}})
+    kinds = Section.__subclasses__()
+    keys = sorted(f"{kind.__name__}.{name}" for kind in kinds for name in kind.model_fields if "key_file" in name)
+
+    assert keys == ["RedisSettings.tls_key_file", "WebSettings.tls_key_file", "WebhookSettings.key_file"]
+    assert sorted(reference_rule(settings).withheld) == ["/s/hook", "/s/redis", "/s/tokens", "/s/web"]
 
 
 @pytest.mark.parametrize("place", ["/proc/self/environ", "/proc/1/environ", "/dev/stdin", "/sys/kernel/notes"])
