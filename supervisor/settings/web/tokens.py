@@ -6,6 +6,7 @@
 
 Guarantees
     Nothing of the file but names and line numbers is in an error.
+    No limit is lost in silence: a file that was cut off makes no tokens, and a comment begins where a word does.
     A token is looked up in a time that does not depend on how much of it is right, or of which line.
     A new token has 256 random bits; the file gets its digest alone, by one append of a whole line, and only if it can
     be used before and after. A new file is this user's alone (0600); one that is there keeps its owner and its mode.
@@ -17,6 +18,7 @@ import errno
 import fcntl
 import hashlib
 import hmac
+import itertools
 import os
 import re
 import secrets
@@ -187,6 +189,9 @@ def parse_tokens(path: str, found: bytes) -> tuple[Token, ...]:
         raise TokenFileError([Problem(path, "", "is no text in UTF-8", _REMEDY)]) from error
     if len(found) > BYTES_MAX or len(lines) > LINES_MAX:
         raise TokenFileError([Problem(path, "", f"has more than {LINES_MAX} lines or 1 MiB", "split the cluster")])
+    if lines and not found.endswith(b"\n"):
+        remedy = "look whether limits of that token are missing, and end the line"
+        raise TokenFileError([Problem(f"{path}:{len(lines)}", "", "does not end, as if the file was cut off", remedy)])
     return _tokens(path, lines)
 
 
@@ -194,7 +199,7 @@ def _tokens(path: str, lines: Sequence[str]) -> tuple[Token, ...]:
     tokens: dict[str, Token] = {}
     problems: list[Problem] = []
     for number, line in enumerate(lines, start=1):
-        words = line.partition("#")[0].split()
+        words = list(itertools.takewhile(lambda word: not word.startswith("#"), line.split()))
         if not words:
             continue
         problem, token = _token(words)
@@ -311,7 +316,7 @@ def _append(path: str, file: FileIO, token: Token) -> None:
         raise TokenFileError([Problem(path, "", f"is not written to: {why}", "look at its path and its rights")])
     fcntl.flock(file, fcntl.LOCK_EX)  # against another one of these
     found = file.read(BYTES_MAX + 1)
-    added = (b"" if not found or found.endswith(b"\n") else b"\n") + token.line.encode() + b"\n"
+    added = token.line.encode() + b"\n"
     parse_tokens(path, found)
     parse_tokens(path, found + added)
     if file.write(added) < len(added):

@@ -26,7 +26,8 @@ def test_the_token_and_its_line_are_printed() -> None:
     """The line holds the digest alone, and is found by the token."""
     shown = new("deploys", "operate", "--job", "report.*", "--job", "mail.*", "--queue", "eu", "--label", "team=mail")
 
-    secret, line = shown.stdout.splitlines()
+    secret, line = shown.stdout.splitlines(keepends=True)
+    secret = secret.rstrip()
     (token,) = parse_tokens("tokens", line.encode())
     assert secret not in line
     assert len(secret) > 43
@@ -53,9 +54,9 @@ def test_a_file_is_made_for_this_user_alone_and_stays_so(tmp_path: Path) -> None
 
 
 def test_a_line_is_appended_behind_what_is_there(tmp_path: Path) -> None:
-    """Also where the last line has no end; the mode is its owner's choice."""
+    """The mode is its owner's choice."""
     file = tmp_path / "tokens"
-    file.write_text(f"# ours\n{LINE}")
+    file.write_text(f"# ours\n{LINE}\n")
     file.chmod(0o640)
 
     assert new("a", "read", "--file", str(file)).exit_code == 0
@@ -63,11 +64,13 @@ def test_a_line_is_appended_behind_what_is_there(tmp_path: Path) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
 
 
-@pytest.mark.parametrize("fault", ["name", "broken", "writable", "link", "pipe", "directory", "full", "absent"])
+@pytest.mark.parametrize(
+    "fault", ["name", "broken", "unended", "writable", "link", "pipe", "directory", "full", "absent"]
+)
 def test_a_file_that_cannot_be_used_is_left_as_it_is(fault: str, tmp_path: Path) -> None:
     """With the place and the reason, and without a token."""
     file = tmp_path / "tokens"
-    file.write_text({"broken": "x\n", "full": "#\n" * LINES_MAX}.get(fault, f"{LINE}\n"))
+    file.write_text({"broken": "x\n", "unended": LINE, "full": "#\n" * LINES_MAX}.get(fault, f"{LINE}\n"))
     before = file.read_bytes()
     path = tmp_path / "other" / "tokens" if fault == "absent" else file
     if fault == "writable":
@@ -105,7 +108,7 @@ def test_what_no_line_can_hold_is_refused(words: tuple[str, ...], tmp_path: Path
 )
 def test_a_token_may_end_by_itself(until: str, least_days: int) -> None:
     """After a while, on a day, or at an instant."""
-    (token,) = parse_tokens("tokens", new("a", "read", "--until", until).stdout.splitlines()[1].encode())
+    (token,) = parse_tokens("tokens", new("a", "read", "--until", until).stdout.splitlines(keepends=True)[1].encode())
 
     assert token.until_ms is not None
     assert token.until_ms - SystemClock().wall_ms() > least_days * 86_400_000

@@ -148,14 +148,29 @@ def test_a_link_to_a_file_is_followed_and_the_file_is_judged(tmp_path: Path) -> 
 )
 def test_the_line_of_a_token_is_read_as_that_token(token: Token) -> None:
     """What writes a line and what reads it agree, limits included: one that got lost would let everybody in."""
-    assert parse_tokens("tokens", token.line.encode()) == (token,)
+    assert parse_tokens("tokens", f"{token.line}\n".encode()) == (token,)
+
+
+def test_a_line_that_was_cut_off_makes_no_tokens() -> None:
+    """A disk that is full, or a reader in the middle of a write, leaves a token without its limits."""
+    whole = f"deploys sha256:{DIGEST} operate jobs=report.* queues=mail\n".encode()
+    for end in range(1, len(whole)):
+        with pytest.raises(TokenFileError):
+            parse_tokens("tokens", whole[:end])
+    assert [token.queues for token in parse_tokens("tokens", whole)] == [("mail",)]
+
+
+def test_a_comment_begins_where_a_word_does() -> None:
+    """A ``#`` inside of a limit would take the limits behind it away."""
+    (token,) = parse_tokens("tokens", f"ci sha256:{DIGEST} read jobs=a#b queues=mail #labels=a=b c\n#\n".encode())
+    assert (token.jobs, token.queues, token.labels) == (("a#b",), ("mail",), ())
 
 
 def test_the_scope_of_results_is_added_to_another_and_included_in_none() -> None:
     """Who operates a cluster need not see what its jobs return."""
     both, alone, admin = parse_tokens(
-        "f", "\n".join(f"{name} sha256:{DIGEST} {scopes}" for name, scopes in SCOPES_WITH_RESULTS).encode()
+        "f", "".join(f"{name} sha256:{DIGEST} {scopes}\n" for name, scopes in SCOPES_WITH_RESULTS).encode()
     )
     assert [each.shows_results for each in (both, alone, admin)] == [True, True, False]
     assert [each.scope for each in (both, alone, admin)] == [Scope.OPERATE, Scope.READ, Scope.ADMIN]
-    assert parse_tokens("f", both.line.encode()) == (both,)
+    assert parse_tokens("f", f"{both.line}\n".encode()) == (both,)

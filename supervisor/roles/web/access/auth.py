@@ -56,7 +56,7 @@ def scope_of(handler: Any) -> Scope | None:
 
 
 class WatchedFile:
-    """A file that is read again when it changes."""
+    """A file that is read again when it changes: what it holds, its owner or its mode, whatever time it shows."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -72,7 +72,7 @@ class WatchedFile:
             found = Path(self.path).stat()
         except OSError:
             return ()
-        return found.st_ino, found.st_size, found.st_mtime_ns, found.st_mode
+        return found.st_dev, found.st_ino, found.st_size, found.st_ctime_ns
 
 
 class RequestGuard:

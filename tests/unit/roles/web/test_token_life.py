@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -69,6 +70,19 @@ def test_a_file_that_cannot_be_used_leaves_nobody_with_a_token(desk: Any, fault:
     desk.file.unlink(missing_ok=True)
     desk.write(line("ops"))
     assert (desk.code("OPS"), desk.guard.fault) == (200, "")
+
+
+def test_a_change_is_seen_whatever_time_the_file_shows(desk: Any) -> None:
+    """Copies that keep times, and archives that give all files one, took a token away and left it in force."""
+    before = desk.file.stat()
+    desk.file.write_text(line("opt"))
+    os.utime(desk.file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    while desk.file.stat().st_ctime_ns == before.st_ctime_ns:  # one tick of a clock that is coarse
+        os.utime(desk.file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    desk.guard.look()
+
+    assert desk.file.stat().st_size == before.st_size
+    assert (desk.code("OPS"), desk.code("OPT")) == (401, 200)
 
 
 def test_a_token_ends_on_its_day(desk: Any) -> None:
