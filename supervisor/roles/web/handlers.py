@@ -243,7 +243,6 @@ def _shield(pages: Pages, admit: Admit) -> Any:
             return response  # a stream that ended
         if response.status >= HTTPStatus.INTERNAL_SERVER_ERROR and request.method == "POST" and request.get(ASKER):
             log.warning("api_change_unfinished", by=request[ASKER], path=request.path, status=response.status)
-        response.force_close()  # one request a connection: an idle client holds no place
         log.debug(
             "request", method=request.method, path=request.path, status=response.status, peer=request.get(PEER, "")
         )

@@ -50,9 +50,7 @@ class HttpProtocol(web.RequestHandler):
             log.error("request_failed", status=status, exc_info=exc)
         if request.writer.output_size:
             raise ConnectionResetError  # half an answer was sent: nothing can be said any more
-        answer = _PlainResponse(status=status, text=f"{_fault(status, exc)}\n")
-        answer.force_close()
-        return answer
+        return _PlainResponse(status=status, text=f"{_fault(status, exc)}\n")
 
 
 def _fault(status: int, error: BaseException | None) -> str:

@@ -87,7 +87,12 @@ def error_response(
 
 
 def finish_headers(response: web.StreamResponse, transport: asyncio.BaseTransport | None) -> None:
-    """Put the headers of every answer on ``response``, and take away which library made it."""
+    """Put the headers of every answer on ``response``, and take away which library made it.
+
+    One request a connection, also where no handler is reached: an idle client holds no place.
+    """
+    response.force_close()
+    response.headers["Connection"] = "close"
     is_secure = transport is not None and transport.get_extra_info("sslcontext") is not None
     wanted = HEADERS | HSTS if is_secure else HEADERS
     response.headers.update({name: value for name, value in wanted.items() if name not in response.headers})

@@ -89,7 +89,6 @@ class EventPages:
         missed = await self._read(wanted.after) if wanted.after else []
         response = _EventStream(headers={**HEADERS, "Content-Type": "text/event-stream; charset=utf-8"})
         response.admit = request[ADMIT]
-        response.force_close()
         until_ns = self._clock.elapsed_ns() + int(STREAM_S * SECOND_NS)
         await response.prepare(request)
         # The client does not read, is gone or not admitted any more, or Redis does not answer: it comes back.

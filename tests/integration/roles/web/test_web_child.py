@@ -281,6 +281,7 @@ def test_every_answer_has_the_headers_and_no_banner(web: Any, request_bytes: byt
     fields = dict(line.split(": ", 1) for line in head.splitlines()[1:])
 
     assert {name: fields.get(name) for name in HEADERS} == HEADERS
+    assert fields["Connection"] == "close"  # or the next request would come past the places for connections
     assert not {"Server", "X-Powered-By", "Strict-Transport-Security"} & set(fields)
     assert fields.get("Content-Type") in {None, "text/plain; charset=utf-8"}
 
