@@ -27,7 +27,7 @@ from supervisor.core.units import SECOND_NS
 from supervisor.operations.enqueueing import Producer
 from supervisor.roles.child import ConfigFollower, Seat
 from supervisor.roles.web import debug
-from supervisor.roles.web.access.auth import WatchedFile, warn_of_exposure
+from supervisor.roles.web.access.auth import RequestGuard, WatchedFile, warn_of_exposure
 from supervisor.roles.web.access.peers import Peers
 from supervisor.roles.web.api import routes as api
 from supervisor.roles.web.api.base import ApiContext
@@ -150,13 +150,13 @@ async def _serve(seat: Seat) -> int:
 
     reader = StoreReader.connect(seat)
     overviews = Overviews(reader, seat.clock)
-    pages = Pages(seat, overviews)
-    office = EventOffice(seat, reader.store)
-    context = api_context(seat, reader.store, overviews, office.pages)
-    routes = [*api.routes(context, office.pages), *debug.routes(seat, reader.store)]
     settings = seat.settings.web
     certificate = Certificate.of(settings)
     tls = None if certificate is None else certificate.current
+    pages = Pages(seat, overviews, RequestGuard(settings, seat.clock, tls=tls))
+    office = EventOffice(seat, reader.store)
+    context = api_context(seat, reader.store, overviews, office.pages)
+    routes = [*api.routes(context, office.pages), *debug.routes(seat, reader.store)]
     main = await _Port.open(seat, listeners.http, lambda admit: application(pages, admit, routes), tls=tls)
     ports = [main]
     if listeners.health is not None:

@@ -5,12 +5,14 @@ Guarantees
     The other reads follow ``web.reads``, and answer to names in ``web.allowed_hosts`` alone.
     Changes need a token with the scope of their route; without a tokens_file nobody has one.
     The file is read again when it changes; while it cannot be used, nobody has a token, and /readyz fails.
-    With ``web.tls_client_ca_file`` all but health asks for a certificate of a client too.
+    With ``web.tls_client_ca_file`` all but health asks for a certificate of a client too. A stream that came by one
+    ends when the authorities or the server's own certificate change; its client comes back.
     Wrong tokens are counted, logged and slowed down (see token_refusals.py).
 """
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -78,7 +80,14 @@ class WatchedFile:
 class RequestGuard:
     """Decides over each request."""
 
-    def __init__(self, settings: WebSettings, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        settings: WebSettings,
+        clock: Clock | None = None,
+        *,
+        tls: Callable[[], ssl.SSLContext] | None = None,
+    ) -> None:
+        """Read the tokens; ``tls`` returns the TLS context of new connections, where there is one."""
         self._clock = clock or SystemClock()
         self._refusals = TokenRefusals(self._clock)
         self._file = WatchedFile(settings.tokens_file) if settings.tokens_file is not None else None
@@ -87,6 +96,7 @@ class RequestGuard:
         self._hosts = Hosts(settings.host, settings.allowed_hosts)
         self._are_reads_open = are_reads_open(settings)
         self._asks_for_certificate = settings.tls_client_ca_file is not None
+        self._tls = tls
         self._read()
 
     def look(self) -> None:
@@ -153,10 +163,13 @@ class RequestGuard:
         return token
 
     def _lacks_certificate(self, request: web.Request) -> bool:
-        """Return whether a certificate is asked for, and none came; one that came was checked in the handshake."""
+        """Return whether a certificate is asked for, and none came, or one that was checked by former authorities."""
         if not self._asks_for_certificate:
             return False
-        return request.transport is None or not request.transport.get_extra_info("peercert")
+        transport = request.transport
+        if transport is None or self._tls is None or transport.get_extra_info("sslcontext") is not self._tls():
+            return True
+        return not transport.get_extra_info("peercert")
 
     def _ask(self, request: web.Request) -> tuple[Token | None, bool]:
         """Return the token of ``request``, and whether its address must wait before another one is looked at."""

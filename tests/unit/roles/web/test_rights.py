@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import ssl
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
+from unittest.mock import Mock
 
 import pytest
 from aiohttp import web
@@ -103,6 +105,19 @@ def test_a_handler_without_a_mark_asks_for_admin() -> None:
 
     assert scope_of(forgotten) is Scope.ADMIN
     assert scope_of(needs(Scope.READ)(forgotten)) is Scope.READ
+
+
+def test_a_certificate_counts_as_long_as_the_authorities_that_checked_it() -> None:
+    """A stream is judged again before each event: one of a client whose authority was taken away ends."""
+    former, current = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    settings = WebSettings(reads=cast("Any", "open"), tls_client_ca_file="/ca.pem")
+    link = {"peercert": {"subject": ()}, "sslcontext": former, "sockname": ("127.0.0.1", 1)}
+    request = make_mocked_request("GET", "/", headers={"Host": "localhost"}, transport=Mock(get_extra_info=link.get))
+    request[PEER] = "10.0.0.1"
+
+    assert code_of(RequestGuard(settings, tls=lambda: former), request, Scope.READ) == 200
+    assert code_of(RequestGuard(settings, tls=lambda: current), request, Scope.READ) == 403
+    assert code_of(RequestGuard(settings), request, Scope.READ) == 403
 
 
 def test_what_changes_something_asks_for_more_than_read() -> None:
