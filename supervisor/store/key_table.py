@@ -105,8 +105,8 @@ KEY_TABLE = (
         KeyRow(f"leadership_{name}", f"leadership:<name>:{name}", kind, "names of leaderships", "those of 30 d", "expiry")
         for name, kind in zip(_LEASE, ("hash", "string", "string", "stream", "hash"), strict=True)
     ),
-    KeyRow("cache_value", "cache:value:<call>", "string", "cached calls", "100,000 a function, and their ttl", "expiry, takes"),
-    KeyRow("cache_take", "cache:take:<call>", "hash", "cached calls that are computed", "wait, and an hour", "its end, expiry, takes"),
+    KeyRow("cache_value", "cache:value:<function>#<key>", "string", "cached calls", "100,000 a function, and their ttl", "expiry, takes"),
+    KeyRow("cache_take", "cache:take:<function>#<key>", "hash", "cached calls that are computed", "wait, and an hour", "its end, expiry, takes"),
     KeyRow("cache_calls", "cache:calls:<function>", "sorted set", "cached calls", "100,000", "takes, expiry"),
     KeyRow("cloudforet_emitted", "cloudforet:emitted:<run>", "string", "messages to SpaceONE", "24 h", "expiry"),
     KeyRow("cloudforet_ingested", "cloudforet:ingested", "hash", "queues of SpaceONE", "queues", "nobody"),

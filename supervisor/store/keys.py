@@ -175,9 +175,9 @@ class Keys(LeaseKeys):
     """String, expires. JSON of how a run ended whose end somebody waited for."""
     rung: Callable[[str], str]
     """List, expires. Ids of ended runs, for the process whose bell it is."""
-    cache_value: Callable[[str], str]
-    """String, expires. Value of a cached call, which is ``function:key``."""
-    cache_take: Callable[[str], str]
+    cache_value: Callable[[str, str], str]
+    """String, expires. Value of a cached call, by function and key. No name of a function holds the mark between."""
+    cache_take: Callable[[str, str], str]
     """Hash, expires. Who computes a cached call, until when, and the mark of the computation."""
     cache_calls: Callable[[str], str]
     """Sorted set, expires. Keys of a function's calls by the time until which they are kept."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 
 from supervisor.core.model import Kind
+from supervisor.store.key_table import PIECES
 from supervisor.store.keys import Keys, LeaseKeys, QueueKeys
 
 NAMES = {"kind": Kind.SYNC, "priority": 1}
@@ -24,10 +26,12 @@ def _built(of: LeaseKeys | QueueKeys) -> dict[str, str]:
     for name, value in inspect.getmembers(of):
         if name.startswith("_") or name in _NO_KEYS:
             continue
-        found[name] = _call(value) if callable(value) else value
+        found[name] = _call(name, value) if callable(value) else value
     return found
 
 
-def _call(builder: Callable[..., str]) -> str:
+def _call(key: str, builder: Callable[..., str]) -> str:
+    if isinstance(builder, partial):
+        return str(builder(*["x"] * (len(PIECES[key]) - 1)))
     names = list(inspect.signature(builder).parameters)
     return builder(*(NAMES.get(name, "x") for name in names))

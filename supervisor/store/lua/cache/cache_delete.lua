@@ -5,6 +5,6 @@
 --       key            of the call
 --
 -- Returns  1 there was one, 0 there was none
-redis.call('DEL', keys.cache_take(name .. ':' .. key))
+redis.call('DEL', keys.cache_take(name, key))
 redis.call('ZREM', keys.cache_calls(name), key)
-return redis.call('DEL', keys.cache_value(name .. ':' .. key))
+return redis.call('DEL', keys.cache_value(name, key))

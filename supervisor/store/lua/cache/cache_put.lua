@@ -12,7 +12,7 @@
 -- Returns  1 kept, 0 not: somebody else's was kept meanwhile, it was deleted, or an hour has gone since the lease
 local bad = not_whole(ttl_ms)
 if bad then return refuse('ttl_ms must be a whole number, got ' .. bad) end
-local calls, take = keys.cache_calls(name), keys.cache_take(name .. ':' .. key)
+local calls, take = keys.cache_calls(name), keys.cache_take(name, key)
 local holder, known = unpack(redis.call('HMGET', take, 'holder', 'mark'))
 if known ~= mark or (ttl_ms == '0' and holder ~= nonce) then return 0 end
 if ttl_ms == '0' then
@@ -20,7 +20,7 @@ if ttl_ms == '0' then
   redis.call('ZREM', calls, key)
   return 0
 end
-redis.call('SET', keys.cache_value(name .. ':' .. key), new_value, 'PX', ttl_ms) -- first: it is refused when memory is full
+redis.call('SET', keys.cache_value(name, key), new_value, 'PX', ttl_ms) -- first: it is refused when memory is full
 redis.call('DEL', take)
 redis.call('ZADD', calls, whole(now_ms() + ttl_ms), key)
 return 1

@@ -10,8 +10,8 @@
 local calls, gone = keys.cache_calls(name), 0
 local page = redis.call('ZSCAN', calls, cursor, 'MATCH', pattern, 'COUNT', count)
 for n = 1, #page[2], 2 do
-  redis.call('DEL', keys.cache_take(name .. ':' .. page[2][n]))
+  redis.call('DEL', keys.cache_take(name, page[2][n]))
   redis.call('ZREM', calls, page[2][n])
-  gone = gone + redis.call('DEL', keys.cache_value(name .. ':' .. page[2][n]))
+  gone = gone + redis.call('DEL', keys.cache_value(name, page[2][n]))
 end
 return { page[1], gone }

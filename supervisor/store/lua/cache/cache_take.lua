@@ -18,8 +18,8 @@ local CALLS_MAX = 100000
 local LATE_MS = 3600000 -- so long after its lease a result is taken still
 local bad = not_whole(lease_ms, ttl_ms)
 if bad then return refuse('lease_ms and ttl_ms must be whole numbers, got ' .. bad) end
-local now, calls, take = now_ms(), keys.cache_calls(name), keys.cache_take(name .. ':' .. key)
-local cached = redis.call('GET', keys.cache_value(name .. ':' .. key))
+local now, calls, take = now_ms(), keys.cache_calls(name), keys.cache_take(name, key)
+local cached = redis.call('GET', keys.cache_value(name, key))
 if cached then return { 'HIT', cached } end
 local holder, busy_until, known = unpack(redis.call('HMGET', take, 'holder', 'until', 'mark'))
 if holder and holder ~= nonce and (tonumber(busy_until) or 0) > now then return { 'BUSY', '' } end
@@ -32,7 +32,7 @@ redis.call('PEXPIRE', calls, whole(math.max(kept_ms, redis.call('PTTL', calls)))
 local first, is_full = redis.call('ZRANGE', calls, 0, 1, 'WITHSCORES'), redis.call('ZCARD', calls) > CALLS_MAX
 for n = 1, #first, 2 do
   if is_full or tonumber(first[n + 1]) < now then
-    redis.call('DEL', keys.cache_take(name .. ':' .. first[n]), keys.cache_value(name .. ':' .. first[n]))
+    redis.call('DEL', keys.cache_take(name, first[n]), keys.cache_value(name, first[n]))
     redis.call('ZREM', calls, first[n])
   end
 end

@@ -11,9 +11,9 @@ def raw_keys(producer: Producer) -> list[str]:
     return sorted(key.decode().removeprefix(f"{producer.keys.prefix}cache:") for key in with_prefix)
 
 
-def is_lease_over(producer: Producer, call: str) -> bool:
+def is_lease_over(producer: Producer, function: str, key: str) -> bool:
     """Say whether others may compute a call that is being computed."""
     raw = producer._store().raw
     seconds, micros = raw.time()
-    until_ms = raw.hget(producer.keys.cache_take(call), "until")
+    until_ms = raw.hget(producer.keys.cache_take(function, key), "until")
     return until_ms is not None and int(until_ms) < 1000 * seconds + micros // 1000

@@ -32,7 +32,7 @@ def test_deleting_forgets_one_key_or_all_that_match(producer: Producer) -> None:
     assert (sums.delete("a"), sums.delete("a", day=1)) == (1, 0)
     assert sums.delete_pattern("b/*") == 2
     assert raw_keys(producer) == [
-        "calls:sums", "calls:sums2", "value:sums2:a/1", "value:sums2:b/1", "value:sums:a/2",
+        "calls:sums", "calls:sums2", "value:sums#a/2", "value:sums2#a/1", "value:sums2#b/1",
     ]  # fmt: skip
     calls.clear()
     sums("a"), sums("a", 2), sums("b")
@@ -52,7 +52,7 @@ def test_what_is_deleted_while_it_is_computed_is_not_kept(producer: Producer, wa
         return number
 
     assert (stale(), stale(), stale()) == (1, 2, 2)
-    assert raw_keys(producer) == ["calls:stale", "value:stale:k"]
+    assert raw_keys(producer) == ["calls:stale", "value:stale#k"]
 
 
 @pytest.mark.parametrize("way", ["delete", "delete_pattern"])
@@ -61,7 +61,7 @@ def test_what_is_deleted_after_its_lease_is_over_is_not_kept_either(producer: Pr
     """Whoever computes for longer than ``wait`` must not bring back what was true before the change, nor may others."""
 
     def late(depth: int) -> int:
-        wait_until(lambda: is_lease_over(producer, "late:k"), what="the end of the lease")
+        wait_until(lambda: is_lease_over(producer, "late", "k"), what="the end of the lease")
         if depth:
             ask(depth - 1)
         else:
@@ -91,7 +91,7 @@ def test_what_was_deleted_is_not_kept_while_another_one_computes_it_anew(produce
     before = take("a")
     producer.run(calls.delete("k")) if way == "delete" else producer.run(calls.sweep("*"))
     after = take("b")
-    wait_until(lambda: is_lease_over(producer, "late:k"), what="the end of the lease")
+    wait_until(lambda: is_lease_over(producer, "late", "k"), what="the end of the lease")
 
     assert (put("a", before), put("b", after)) == (0, 1)
 
@@ -102,7 +102,7 @@ def test_a_slow_function_that_is_called_again_and_again_is_kept(producer: Produc
 
     def slow(depth: int) -> int:
         calls.append(depth)
-        wait_until(lambda: is_lease_over(producer, "slow:k"), what="the end of the lease")
+        wait_until(lambda: is_lease_over(producer, "slow", "k"), what="the end of the lease")
         return ask(depth - 1) if depth else 0
 
     def ask(depth: int) -> int:  # each from a process of its own
@@ -143,8 +143,8 @@ def test_no_more_calls_are_kept_than_the_list_may_hold(producer: Producer) -> No
     assert raw.zcard(name) == CALLS_MAX
     many("new")
     assert raw.zcard(name) <= CALLS_MAX
-    assert {"value:many:new"} <= set(raw_keys(producer))
-    assert "value:many:oldest" not in raw_keys(producer)
+    assert {"value:many#new"} <= set(raw_keys(producer))
+    assert "value:many#oldest" not in raw_keys(producer)
 
 
 def test_calls_whose_time_is_over_leave_the_list(producer: Producer) -> None:
@@ -157,7 +157,7 @@ def test_calls_whose_time_is_over_leave_the_list(producer: Producer) -> None:
     name, raw = producer.keys.cache_calls("short"), producer._store().raw
     for n in range(50):
         short(n)
-        wait_until(lambda n=n: not raw.exists(producer.keys.cache_value(f"short:{n}")), what="the end of a value")
+        wait_until(lambda n=n: not raw.exists(producer.keys.cache_value("short", str(n))), what="the end of a value")
 
     assert raw.zcard(name) <= 3
     assert raw.pttl(name) > 0
