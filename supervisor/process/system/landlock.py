@@ -5,7 +5,8 @@ Guarantees
     From Linux 6.12 nobody outside can be signalled, nor reached by an abstract socket.
 
 Does not guarantee
-    Anything about the network, about descriptors opened before, or about sockets that have a path.
+    Anything about the network, about descriptors opened before, about sockets that have a path, or about modes, owners
+    and times of files: chmod(2), chown(2) and utimensat(2) are left to the rights of the user.
 """
 
 from __future__ import annotations
