@@ -24,12 +24,11 @@ FROM python:3.13.15-slim-bookworm@sha256:ed86c82274b3c69b52fb5820f358f0bd7df0b60
 RUN groupadd --gid 10001 tenure \
  && useradd --uid 10001 --gid tenure --home-dir /var/lib/tenure --create-home --shell /usr/sbin/nologin tenure
 COPY --from=build /opt/tenure /opt/tenure
-COPY deploy/healthcheck.py /opt/tenure/healthcheck.py
+COPY deploy/healthcheck.py deploy/defaults.yaml /opt/tenure/
 COPY config /etc/tenure/examples
 ENV PATH=/opt/tenure/bin:$PATH \
     PYTHONUNBUFFERED=1 \
-    TENURE_WEB__HOST=0.0.0.0 \
-    TENURE_DATA_DIR=/var/lib/tenure
+    TENURE_DEFAULTS=/opt/tenure/defaults.yaml
 WORKDIR /var/lib/tenure
 USER 10001:10001
 EXPOSE 8080

@@ -1,6 +1,6 @@
 """Liveness of the tree in this container, for HEALTHCHECK: exit code 0 when /livez answers 200.
 
-The address is that of the environment, as the image sets it: TENURE_WEB__HOST, with ``unix:/path`` too, __PORT,
+The address is that of the environment, loopback where it says none: TENURE_WEB__HOST, with ``unix:/path`` too, __PORT,
 __HEALTH_PORT and __TLS_CERT_FILE. Liveness holds no secret, and the address is this machine's: no certificate is asked.
 """  # noqa: INP001 - a script
 

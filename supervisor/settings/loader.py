@@ -1,9 +1,9 @@
 """From files, variables and flags to one frozen configuration, or to every problem at once.
 
-Layers, each over the one before: defaults, the files in their order, the ``conf.d``
-directories beside them by file name, ``TENURE_SECTION__KEY`` variables, flags given
-explicitly. Mappings merge deeply, pools and schedules per id, lists and scalars replace,
-and null goes back to the default.
+Layers, each over the one before: defaults, the file of an image (``TENURE_DEFAULTS``), the
+files in their order, the ``conf.d`` directories beside them by file name,
+``TENURE_SECTION__KEY`` variables, flags given explicitly. Mappings merge deeply, pools and
+schedules per id, lists and scalars replace, and null goes back to the default.
 
 Guarantees
     Either settings in which every rule of the models and of rules/cross_rules.py holds, or a
@@ -19,6 +19,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,7 +30,7 @@ from supervisor.settings.deprecations import Notice, notices_of
 from supervisor.settings.document import DEFAULT_ORIGIN, Node, format_path, merge, wrap
 from supervisor.settings.importing import Conversion, Importer, MakeImporter
 from supervisor.settings.interpolate import interpolate
-from supervisor.settings.overrides import apply_environment, apply_flags, option_of
+from supervisor.settings.overrides import DEFAULTS_VARIABLE, apply_environment, apply_flags, option_of
 from supervisor.settings.schedules.calendars import with_ics_dates
 from supervisor.settings.schedules.profiles import expanded
 from supervisor.settings.schema import Shape, settings_shape
@@ -37,7 +38,7 @@ from supervisor.settings.secret_files import follow_files
 from supervisor.settings.sections.models import Settings
 from supervisor.settings.validation import conform, validate
 from supervisor.settings.yaml_source import Parsed, read_file
-from supervisor.trust import open_regular
+from supervisor.trust import distrust_path, open_regular
 
 FILES_MAX = 1000
 _CONF_D = "conf.d"
@@ -121,8 +122,9 @@ def load(
     assert compat is None or make_importer is not None
     importer = make_importer(compat, environ, flags) if make_importer is not None else None
     parsed = [] if compat else [read_file(file) for file in found]
-    layers = _read_files(parsed, found, shape, problems, importer=importer)
-    root, found = layers.root, layers.files
+    below, own = _read_defaults(environ, shape, problems)
+    layers = _read_files(parsed, found, shape, problems, importer=importer, below=below)
+    root, found = layers.root, (*own, *layers.files)
     if "workers" not in root.value:
         # Files name all pools or none. Variables and flags may adjust the default ones by id.
         defaults = Settings().model_dump(mode="json", by_alias=True, include={"workers"})
@@ -173,6 +175,22 @@ def discover(files: Sequence[Path], problems: list[Problem]) -> tuple[Path, ...]
     return unique[:FILES_MAX]
 
 
+def _read_defaults(environ: Mapping[str, str], shape: Shape, problems: list[Problem]) -> tuple[Node, tuple[Path, ...]]:
+    """Return what an image sets below every file, and the file that says so; nobody named it in a command."""
+    nothing = Node({}, DEFAULT_ORIGIN)
+    if not (name := environ.get(DEFAULTS_VARIABLE)):
+        return nothing, ()
+    file = Path(name)
+    with suppress(OSError):  # told when it is read
+        if why := distrust_path(file):
+            problems.append(Problem(name, "", f"is not read as {DEFAULTS_VARIABLE}: {why}", "name it by --config"))
+            return nothing, ()
+    parsed = read_file(file)
+    layer, more = conform(parsed.root or nothing, shape)
+    problems += [*parsed.problems, *more]
+    return layer, (file,)
+
+
 def _yaml_files(directory: Path, problems: list[Problem]) -> list[Path]:
     try:
         entries = [entry for entry in directory.iterdir() if entry.suffix in _SUFFIXES]
@@ -197,11 +215,12 @@ def _read_files(
     problems: list[Problem],
     *,
     importer: Importer | None,
+    below: Node,
 ) -> _FileLayers:
     converted = importer.convert(files, [each.root for each in parsed], problems) if importer is not None else None
     if converted is None:
         problems += [problem for each in parsed for problem in each.problems]
-        native, root = [each.root for each in parsed if each.root is not None], Node({}, DEFAULT_ORIGIN)
+        native, root = [each.root for each in parsed if each.root is not None], below
     else:
         problems += converted.problems
         native, root = list(converted.native), converted.root
@@ -217,7 +236,7 @@ def _read_files(
         return _FileLayers(root, files)
     said = (*converted.notices, *importer.notices())
     root = importer.finished(root)
-    return _FileLayers(root, converted.files, Conversion(root, said))
+    return _FileLayers(merge(below, root, shape) or root, converted.files, Conversion(root, said))
 
 
 def in_reading_order(problems: Sequence[Problem], files: Sequence[Path]) -> list[Problem]:

@@ -26,10 +26,14 @@ from supervisor.settings.validation import conform
 from supervisor.settings.yaml_source import parse_text
 
 PREFIX = "TENURE_"
+DEFAULTS_VARIABLE = "TENURE_DEFAULTS"
+"""Names the file of an image that lies below those of its user; a variable of its own would lie above them."""
+
 _OTHERS = frozenset(
     {
         "TENURE_CONFIG",
         "TENURE_COMPAT",
+        DEFAULTS_VARIABLE,
         "TENURE_MODULE_PATH",
         "TENURE_RUN_ID",
         "TENURE_ATTEMPT",

@@ -127,15 +127,16 @@ def _directory(data_dir: Path | None, load_settings: LoadSettings) -> tuple[Path
     """Return the data directory, also when the configuration that names it is the broken one, and the cluster."""
     if data_dir is not None:
         return data_dir, None
-    from supervisor.settings.loader import UnusableError
-    from supervisor.settings.sections.models import Settings
+    from supervisor.settings.loader import UnusableError, load
+    from supervisor.settings.overrides import DEFAULTS_VARIABLE
 
     try:
         settings = load_settings(is_strict=False).settings
     except ConfigError as error:
         partial = error.partial if isinstance(error, UnusableError) else None
         if partial is None:
-            return Path(os.environ.get(_DATA_DIR, Settings().data_dir)), None
+            told = {name: os.environ[name] for name in (DEFAULTS_VARIABLE, _DATA_DIR) if name in os.environ}
+            return Path(load(files=(), environ=told, flags={}).settings.data_dir), None
         settings = partial.settings
     return Path(settings.data_dir), settings.cluster
 

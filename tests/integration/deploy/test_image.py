@@ -16,6 +16,8 @@ from socketserver import TCPServer, UnixStreamServer
 
 import pytest
 
+from supervisor.app.configuration import load
+
 ROOT = Path(__file__).parents[3]
 TLS = ROOT / "tests/data/tls"
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -44,7 +46,24 @@ def test_the_command_is_process_one_and_nobody_is_root() -> None:
     assert all(each.startswith("--block-signal=") for each in entry[1:-1])
     assert instruction("USER") == "10001:10001"
     assert instruction("STOPSIGNAL") == "SIGTERM"
-    assert instruction("COPY deploy/healthcheck.py") in instruction("HEALTHCHECK")
+    *copied, target = instruction("COPY deploy/healthcheck.py").split()
+    assert f"{target}healthcheck.py" in instruction("HEALTHCHECK")
+    assert copied == ["deploy/defaults.yaml"]
+
+
+def test_a_mounted_file_decides_over_the_image(tmp_path: Path) -> None:
+    """A variable of the image would lie over the file: a sidecar bound to loopback would listen to the network."""
+    environ = dict(re.findall(r"(TENURE_\w+)=(\S+)", instruction("ENV")))
+    assert environ.keys() == {"TENURE_DEFAULTS"}
+    assert environ["TENURE_DEFAULTS"] == "/opt/tenure/defaults.yaml"
+    environ["TENURE_DEFAULTS"] = str(ROOT / "deploy/defaults.yaml")
+    mounted = tmp_path / "tenure.yaml"
+    mounted.write_text("web: {host: 127.0.0.1}\n")
+
+    alone = load(files=[], environ=environ, flags={})
+    assert (alone.settings.web.host, alone.settings.data_dir) == ("0.0.0.0", "/var/lib/tenure")
+    assert alone.origin("web", "host").endswith("deploy/defaults.yaml:4")
+    assert load(files=[mounted], environ=environ, flags={}).settings.web.host == "127.0.0.1"
 
 
 class Health(BaseHTTPRequestHandler):

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from supervisor.app.configuration import load
 from supervisor.settings.document import format_path, parse_path
 from supervisor.settings.overrides import Flag
 from supervisor.settings.sections.models import Settings
 from tests.kit.tables import table
 
-SOURCES = ["first file", "second file", "conf.d/1", "conf.d/2", "variable", "flag"]
+SOURCES = ["image", "first file", "second file", "conf.d/1", "conf.d/2", "variable", "flag"]
 
 
 def give(desk: Any, sources: list[str]) -> tuple[dict[str, str], dict[str, object]]:
@@ -26,17 +27,19 @@ def give(desk: Any, sources: list[str]) -> tuple[dict[str, str], dict[str, objec
         if source == "variable":
             environ |= {
                 "TENURE_REPLICA": f"r{index}",
-                "TENURE_SCHEDULES__A__ARGS__K4": "4",
+                "TENURE_SCHEDULES__A__ARGS__K5": "5",
                 "TENURE_SCHEDULES__A__JOB": "x",
                 "TENURE_SCHEDULES__A__EVERY": "1m",
             }
         elif source == "flag":
             flags |= {
                 "replica": f"r{index}",
-                "schedules.a.args.k5": "5",
+                "schedules.a.args.k6": "6",
                 "schedules.a.job": "x",
                 "schedules.a.every": "1m",
             }
+        elif source == "image":
+            environ |= {"TENURE_DEFAULTS": str(desk.write("image/defaults.yaml", text))}
         elif source.startswith("conf.d"):
             desk.write(f"{source}.yaml", text)
         else:
@@ -57,10 +60,34 @@ def test_of_two_sources_the_later_wins_and_both_are_kept(lower: str, upper: str,
 
 
 def test_all_sources_together_keep_their_order(desk: Any) -> None:
-    """Pairs could agree while a chain of six does not."""
+    """Pairs could agree while a chain of seven does not."""
     loaded = desk.load(*give(desk, SOURCES))
-    assert loaded.settings.replica == "r5"
-    assert loaded.settings.schedules["a"].args == {f"k{n}": n for n in range(6)}
+    assert loaded.settings.replica == "r6"
+    assert loaded.settings.schedules["a"].args == {f"k{n}": n for n in range(7)}
+    assert [file.name for file in loaded.files][:2] == ["defaults.yaml", "first.yaml"]
+
+
+def test_defaults_of_an_image_are_checked_and_trusted_like_a_file_that_nobody_named(desk: Any) -> None:
+    """A fault in them is told with its line; what others may write sets nothing, and neither does an absent file."""
+    file = desk.write("defaults.yaml", "cluster: planted\nweb: {prot: 1}\n")
+    variables = {"TENURE_DEFAULTS": str(file)}
+    assert desk.lines(variables) == ["defaults.yaml:2: web.prot: is not a setting; did you mean port?"]
+
+    file.chmod(0o666)
+    [problem] = desk.problems(variables)
+    assert problem.message.startswith("is not read as TENURE_DEFAULTS: everybody may write to it")
+    assert desk.lines({"TENURE_DEFAULTS": str(file.with_name("absent"))}) == [
+        "absent: cannot be read: No such file or directory"
+    ]
+
+
+def test_defaults_of_an_image_lie_below_files_of_cloudforet_too(desk: Any) -> None:
+    """They are read by an importer, whose settings are as much the user's."""
+    variables = {"TENURE_DEFAULTS": str(desk.write("defaults.yaml", "web: {host: 0.0.0.0, port: 1}\n"))}
+    file = desk.write("service.yaml", "GLOBAL: {}\n")
+    local = desk.write("local.yaml", "web: {host: 127.0.0.1}\n")
+    settings = load(files=[file, local], environ=variables, flags={}, compat="cloudforet").settings
+    assert (settings.web.host, settings.web.port) == ("127.0.0.1", 1)
 
 
 def test_lists_replace_and_do_not_add_up(desk: Any) -> None:
