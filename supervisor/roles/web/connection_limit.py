@@ -143,8 +143,7 @@ class ConnectionGate:
         Raises:
             web.HTTPServiceUnavailable: there is no room to deal with it, or its connection was pushed out just now.
         """
-        place = self._by_protocol.get(request.protocol)
-        request[PEER] = place.address if place is not None else ""
+        request[PEER] = self.address_of(request.protocol)
         is_probe = request.path[1:].split("/", 1)[0] in _PROBES and "verbose" not in request.query
         if not self.ask(request.protocol, is_probe=is_probe):
             raise unavailable("too many connections")
@@ -166,6 +165,11 @@ class ConnectionGate:
         self._make_room(place, spares_streams=False)
         place.is_stream = self._places.ask(place, is_probe=False)
         return place.is_stream
+
+    def address_of(self, protocol: Held) -> str:
+        """Return the address of a connection, as limits count it; empty when it is gone."""
+        place = self._by_protocol.get(protocol)
+        return place.address if place is not None else ""
 
     def _make_room(self, place: ConnectionEntry, *, spares_streams: bool) -> None:
         self._forget_gone()

@@ -58,13 +58,17 @@ class GrpcHealth:
         self._relays.add(relay)
         return relay
 
+    def _address_of(self, peer: str) -> str:
+        """Return the address of the client behind ``peer``, as gRPC calls the end of a relay."""
+        return next((self.gate.address_of(each) for each in self._relays if each.peer == peer), "")
+
     async def start(self) -> None:
         """Serve, and accept connections from now on."""
         for left in self._directory.glob("grpc.*.sock"):  # of children that were killed
             left.unlink(missing_ok=True)
         # Here and not above: its threads begin with the import, and only this process may have them.
         servicer = importlib.import_module("supervisor.roles.web.grpc.servicer")
-        self._server = servicer.server(f"unix:{self._path}", self._checks)
+        self._server = servicer.server(f"unix:{self._path}", self._checks, self._address_of)
         await self._server.start()
         self.gate.open()
 
@@ -95,6 +99,7 @@ class Relay(asyncio.Protocol):
         """``path`` names the socket of the server; ``admit`` is asked once, when the preface has come."""
         self.transport: asyncio.Transport | None = None
         self.far: asyncio.Transport | None = None
+        self.peer = ""
         self._path = path
         self._admit = admit
         self._head = b""
@@ -122,11 +127,20 @@ class Relay(asyncio.Protocol):
 
     async def _connect(self) -> None:
         loop = asyncio.get_running_loop()
+        link = socket.socket(socket.AF_UNIX)
         try:
-            far, _ = await loop.create_unix_connection(lambda: _Far(self), self._path)
+            link.setblocking(False)  # noqa: FBT003 - its name
+            link.bind(b"")  # a name that the kernel makes: without one all relays are one peer to gRPC
+            self.peer = f"unix-abstract:{link.getsockname()[1:].decode()}"
+            await loop.sock_connect(link, self._path)
+            far, _ = await loop.create_unix_connection(lambda: _Far(self), sock=link)
         except OSError:  # the server is not there yet, or no more
+            link.close()
             self.end()
             return
+        except asyncio.CancelledError:
+            link.close()
+            raise
         self.far = far
         far.write(self._head)
         self._head = b""

@@ -166,6 +166,26 @@ def test_watchers_are_limited_and_keep_no_probe_out(client: Client) -> None:
     assert client.check("") == ["SERVING"]
 
 
+def test_one_address_cannot_keep_others_from_watching(tree: Any, client: Client) -> None:
+    """It holds every place by one connection, and gives its oldest up; the connections behind the relay are told apart."""
+    head = HALF_CALL.replace(b"Health/Check", b"Health/Watch")
+    calls = b"".join(
+        bytes((0, 0, len(head), 1, 4, 0, 0, 0, stream)) + head + bytes((0, 0, 5, 0, 1, 0, 0, 0, stream)) + bytes(5)
+        for stream in range(1, 2 * WATCHERS_MAX, 2)
+    )
+    serving = bytes((0, 0, 0, 0, 2, 8, 1))
+    with connected(tree, "127.0.0.9", sent=PREFACE + SETTINGS + calls) as stranger:
+        found = b""
+        while found.count(serving) < WATCHERS_MAX:
+            part = stranger.recv(4096)
+            assert part
+            found += part
+        assert client.ask("watch", service="") == "SERVING"
+        tree.board.header.phase = Phase.DRAINING
+        assert client.ask("next", watch=0) == "NOT_SERVING"
+        assert client.check("liveness") == ["SERVING"]
+
+
 def test_calls_without_a_message_keep_no_probe_out(tree: Any, client: Client, clients: list[Client]) -> None:
     """A stranger sends the headers of as many calls as two connections may have, and nothing after them."""
     calls = b"".join(bytes((0, 0, len(HALF_CALL), 1, 4, 0, 0, 0, stream)) + HALF_CALL for stream in range(1, 2 * 40, 2))
