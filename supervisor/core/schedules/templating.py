@@ -84,6 +84,8 @@ class TemplatingFault(NamedTuple):
 class TemplateError(TenureError):
     """Arguments that ``check`` would not have passed."""
 
+    http_status = 400
+
 
 class _Placeholder(NamedTuple):
     name: str

@@ -16,11 +16,13 @@ from supervisor.core.cron.zones import UnknownZoneError
 from supervisor.core.errors import (
     ConfigError,
     NotReplicatedError,
+    PayloadTooLargeError,
     StoreRefusedError,
     StoreUnavailableError,
     TenureError,
 )
 from supervisor.core.json_values import without_controls
+from supervisor.core.model import PAYLOAD_BYTES_MAX
 from supervisor.core.schedules.triggers import TriggerError
 from supervisor.settings.web.tokens import Token
 
@@ -148,6 +150,8 @@ def refused(error: TenureError) -> web.HTTPException | None:
         return web.HTTPBadRequest(text=_listed(error))
     if isinstance(error, CronError | OverExcludedError | TriggerError | UnknownZoneError):
         return web.HTTPConflict(text=str(error))  # a stored schedule cannot be used
+    if isinstance(error, PayloadTooLargeError):
+        return web.HTTPRequestEntityTooLarge(max_size=PAYLOAD_BYTES_MAX, actual_size=0, text=str(error))
     kinds = {400: web.HTTPBadRequest, 404: web.HTTPNotFound, 409: web.HTTPConflict}
     if error.http_status in kinds:
         return kinds[error.http_status](text=str(error))

@@ -1,7 +1,7 @@
 """Changes by the API to schedules and runs: enqueue, cancel, requeue; pause, resume, trigger. For ``operate``.
 
 Guarantees
-    A body has at most ``BODY_BYTES_MAX`` bytes and no field that is not known. The requester is in the log, and in
+    A body has at most 128 KiB and no field that is not known. The requester is in the log, and in
     the history of the changed object. Limits of a token hold (see access.py).
     A queue that is named in an enqueue is one that somebody serves, unless ``force`` promises that it will be.
     Asked again with the same ``run_id`` or ``key``, an enqueue or a trigger enqueues nothing more.
@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import msgspec
 from aiohttp import web
 
-from supervisor.core.errors import ArgumentsError, PayloadTooLargeError, UnknownJobError
+from supervisor.core.errors import ArgumentsError, UnknownJobError
 from supervisor.core.model import PRIORITIES, ScheduleDef
 from supervisor.operations import enqueueing, jobs, runs, schedule_control, schedules
 from supervisor.operations.runs import CancelCode, Placed, UnknownRunError
@@ -25,7 +25,6 @@ from supervisor.roles.web.api.access import may_define, may_enqueue, permit_run,
 from supervisor.roles.web.api.base import ApiHandlers, body_of, instant_of, note, seconds_of, who
 from supervisor.roles.web.responses import bad_request, json_response, not_found
 
-BODY_BYTES_MAX = 128 * 1024
 SCHEDULES_MAX = 250
 JUDGED_MAX = 50
 PAGES_MAX = 4
@@ -133,8 +132,6 @@ class ApiChanges(ApiHandlers):
             )
         except UnknownJobError as error:
             raise not_found("job", job) from error
-        except PayloadTooLargeError as error:
-            raise web.HTTPRequestEntityTooLarge(max_size=BODY_BYTES_MAX, actual_size=0, text=str(error)) from error
         except (ArgumentsError, ValueError) as error:
             raise web.HTTPBadRequest(text=str(error)) from error
         note(request, "api_enqueued", run=put.run_id, job=job)

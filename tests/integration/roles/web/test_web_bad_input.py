@@ -18,6 +18,7 @@ TOO_LARGE = "99999999999999999999"
     ("path", "body"),
     [
         ("schedules/team/nightly/trigger", {"key": "k" * 400}), ("schedules/team/nightly/trigger", {"key": "a/b:c@d!e"}),
+        ("schedules/team/nightly/trigger", {"args": {"secret_word": "{{ nominal | plus }}"}}),
         ("runs/r-1/cancel", {"queue": "{}"}), ("runs/r-1/cancel", {"queue": "a:b"}), ("runs/%00/cancel", {}),
         ("jobs/mail.send/runs", {"run_id": "a b"}), ("jobs/mail.send/runs", {"queue": "../x"}),
         (f"schedules?cursor={TOO_LARGE}", None), ("schedules?cursor=-1", None), (f"events?after={TOO_LARGE}-9", None),
@@ -30,6 +31,16 @@ def test_names_that_cannot_be_used_are_bad_requests(api: Any, path: str, body: A
     code, _ = ask(api, "GET" if body is None else "POST", f"{PATH}/{path}", "driver", body)
 
     assert code == 400
+    assert "request_failed" not in api.log.read_text()
+
+
+@pytest.mark.parametrize("word", ["a" * 70_000, "{{ nominal }}" * 3000])
+@pytest.mark.parametrize("path", ["schedules/team/nightly/trigger", "jobs/mail.send/runs"])
+def test_arguments_that_no_run_can_hold_are_too_large(api: Any, path: str, word: str) -> None:
+    """As they are, or once their placeholders are filled in, which they are in runs of a schedule alone."""
+    code, _ = ask(api, "POST", f"{PATH}/{path}", "driver", {"args": {"secret_word": word}})
+
+    assert code == (413 if "trigger" in path or word[0] == "a" else 201)
     assert "request_failed" not in api.log.read_text()
 
 
