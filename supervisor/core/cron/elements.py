@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 
 from supervisor.core.cron.days import FROM_END, LAST_WEEKDAYS, NEAREST, NTH_WEEKDAYS, WEEK
-from supervisor.core.cron.errors import ExpressionPosition, Field, refuse_name, refuse_syntax, shown
+from supervisor.core.cron.errors import ExpressionPosition, Field, brief, refuse_name, refuse_syntax
 
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October",
            "November", "December")  # fmt: skip
@@ -91,7 +91,7 @@ def number(place: ExpressionPosition, element: str, text: str) -> int:
     else:
         refuse_name(place, element, text)
     if not field.low <= value <= field.high:
-        place.refuse(element, f"{shown(text)} is not within {field.low}-{field.high}", f"use {field.low}-{field.high}")
+        place.refuse(element, f"{brief(text)} is not within {field.low}-{field.high}", f"use {field.low}-{field.high}")
     return value
 
 
@@ -103,7 +103,7 @@ def step_of(place: ExpressionPosition, element: str, text: str, values: int) -> 
     if step > values:
         place.refuse(
             element,
-            f"the step {shown(text)} is larger than the range, which has {values} values",
+            f"the step {brief(text)} is larger than the range, which has {values} values",
             "name the values you mean",
         )
     return step
@@ -118,7 +118,7 @@ def _parse_special(place: ExpressionPosition, element: str) -> int | None:
     if match := _FROM_END.fullmatch(element):
         days = _whole(match["days"] or "0")
         if match["days"] and not 1 <= days <= 30:
-            place.refuse(element, f"{shown(match['days'])} days before the last are not within 1-30", "write L-1 or L")
+            place.refuse(element, f"{brief(match['days'])} days before the last are not within 1-30", "write L-1 or L")
         return 1 << FROM_END + days
     if match := _NEAREST.fullmatch(element):
         if match["day"].isdigit():
@@ -131,7 +131,7 @@ def _parse_weekday(place: ExpressionPosition, element: str) -> int | None:
     if match := _NTH.fullmatch(element):
         day, nth = number(place, element, match["day"]) % WEEK, _whole(match["nth"])
         if not 1 <= nth <= 5:
-            place.refuse(element, f"no month has a weekday number {shown(match['nth'])}", "use #1 to #5, or L")
+            place.refuse(element, f"no month has a weekday number {brief(match['nth'])}", "use #1 to #5, or L")
         return 1 << NTH_WEEKDAYS + (nth - 1) * WEEK + day
     if match := _LAST_WEEKDAY.fullmatch(element):
         return 1 << LAST_WEEKDAYS + number(place, element, match["day"]) % WEEK

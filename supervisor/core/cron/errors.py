@@ -59,7 +59,7 @@ class ExpressionPosition(NamedTuple):
     def refuse(self, element: str, reason: str, remedy: str) -> NoReturn:
         """Raise an error about ``element``."""
         raise CronError(
-            f'cron "{shown(self.expression)}": {self.field.name} "{shown(element)}" '
+            f'cron "{brief(self.expression)}": {self.field.name} "{brief(element)}" '
             f"at character {self.column}: {reason}; {remedy}"
         )
 
@@ -69,13 +69,13 @@ def refuse_name(place: ExpressionPosition, element: str, text: str) -> NoReturn:
     field = place.field
     if not field.names:
         special = {"L": "the last day", "W": "the nearest weekday", "LW": "the last weekday"}.get(text.upper())
-        reason = f"{shown(text)} is not a number" if special is None else f"{text} ({special}) is for day-of-month only"
+        reason = f"{brief(text)} is not a number" if special is None else f"{text} ({special}) is for day-of-month only"
         place.refuse(element, reason, f"use {field.low}-{field.high}")
     if text.upper() == "L" and field.name == "day-of-week":
         place.refuse(element, "L needs a day of the week", "write 5L for the last Friday of the month")
     short = field.short_names
     remedy = suggestion(text, short, f"use {short[0]} to {short[-1]} or a number")
-    place.refuse(element, f"{shown(text)} is not a name", remedy)
+    place.refuse(element, f"{brief(text)} is not a name", remedy)
 
 
 def refuse_syntax(place: ExpressionPosition, element: str) -> NoReturn:
@@ -103,7 +103,7 @@ def _special_remedy(field: Field) -> str:
     return f"L, W, # and ? belong in the fields of days; use {field.low}-{field.high}"
 
 
-def shown(text: str) -> str:
+def brief(text: str) -> str:
     """Return ``text`` short and on one line."""
     short = text if len(text) <= _SHOWN_CHARACTERS_MAX else f"{text[:_SHOWN_CHARACTERS_MAX]}…"
     return short if short.isprintable() else repr(short)[1:-1]

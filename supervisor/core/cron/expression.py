@@ -25,7 +25,7 @@ from functools import lru_cache
 from supervisor.core.cron import hashing
 from supervisor.core.cron.days import days_of
 from supervisor.core.cron.dst import DEFAULT, REAL_TIME, DstPolicy, count_between, first_in, last_in
-from supervisor.core.cron.errors import CronError, shown
+from supervisor.core.cron.errors import CronError, brief
 from supervisor.core.cron.explain import explain
 from supervisor.core.cron.fields import Fields, parse, split_zone
 from supervisor.core.cron.times import EVERY_SECOND, Times
@@ -168,7 +168,7 @@ def compile_cron(
         if prefix is not None:
             if timezone is not None:
                 raise CronError(
-                    f'cron "{shown(expression)}": names a zone, and timezone is {timezone}; '
+                    f'cron "{brief(expression)}": names a zone, and timezone is {timezone}; '
                     f"remove one of them, such as the prefix"
                 )
             expression, timezone = rest, prefix

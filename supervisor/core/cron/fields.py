@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 
 from supervisor.core.cron.elements import FIVE, SIX, parse_field
-from supervisor.core.cron.errors import CronError, ExpressionPosition, shown
+from supervisor.core.cron.errors import CronError, ExpressionPosition, brief
 from supervisor.core.suggestions import suggestion
 
 EXPRESSION_CHARACTERS_MAX = 1000  # the longest line that cron(8) reads
@@ -72,20 +72,20 @@ def words_of(expression: str) -> list[re.Match[str]]:
     """
     if len(expression) > EXPRESSION_CHARACTERS_MAX:
         raise CronError(
-            f'cron "{shown(expression)}": {len(expression)} characters; at most {EXPRESSION_CHARACTERS_MAX} are read'
+            f'cron "{brief(expression)}": {len(expression)} characters; at most {EXPRESSION_CHARACTERS_MAX} are read'
         )
     text = _expand(expression.rstrip("\r\n"))  # a block of YAML ends in a line break
     stray = _STRAY.search(text)
     if stray:
         raise CronError(
-            f'cron "{shown(expression)}": {stray[0]!r} at character {stray.start() + 1} is no plain space; '
+            f'cron "{brief(expression)}": {stray[0]!r} at character {stray.start() + 1} is no plain space; '
             f"separate the fields with spaces"
         )
     words = list(_WORD.finditer(text))
     if len(words) not in {len(FIVE), len(SIX)} or _dialect(expression):
         raise CronError(_wrong_number(expression, len(words)))
     if len(words) == len(SIX) and (_YEAR.fullmatch(words[-1][0]) or words[2][0] == "?"):  # EventBridge's order
-        raise CronError(f'cron "{shown(expression)}": the first of six fields is that of seconds; {_NO_YEAR}')
+        raise CronError(f'cron "{brief(expression)}": the first of six fields is that of seconds; {_NO_YEAR}')
     return words
 
 
@@ -124,7 +124,7 @@ def _expand(expression: str) -> str:
     alias = stripped.lower()
     if alias in ALIASES:
         return ALIASES[alias]
-    raise CronError(f'cron "{shown(expression)}": {_alias_remedy(alias)}')
+    raise CronError(f'cron "{brief(expression)}": {_alias_remedy(alias)}')
 
 
 def _alias_remedy(alias: str) -> str:
@@ -136,7 +136,7 @@ def _alias_remedy(alias: str) -> str:
     if alias.split(" ", 1)[0] == "@every":
         return "@every is not a cron expression here; use every: 5m instead of cron"
     hint = suggestion(alias, ALIASES, f"use one of {' '.join(ALIASES)}")
-    return f"{shown(alias.split(' ', 1)[0])!r} is not an alias; {hint}"
+    return f"{brief(alias.split(' ', 1)[0])!r} is not an alias; {hint}"
 
 
 _DIALECTS = (
@@ -161,8 +161,8 @@ def _wrong_number(expression: str, count: int) -> str:
     if dialect is None and ("*-*" in expression or ".." in expression):
         dialect = 'that is systemd\'s OnCalendar; write "0 9 * * MON-FRI" for Mon..Fri 09:00'
     if dialect is not None:
-        return f'cron "{shown(expression)}": is not a cron expression; {dialect}'
+        return f'cron "{brief(expression)}": is not a cron expression; {dialect}'
     found = "1 field" if count == 1 else f"{count} fields"
     wanted = "five are needed: minute hour day-of-month month day-of-week; or six, with seconds in front"
     remedy = _NO_YEAR if count == 7 else 'write "30 2 * * *" for 02:30'
-    return f'cron "{shown(expression)}": {found}, {wanted}; {remedy}'
+    return f'cron "{brief(expression)}": {found}, {wanted}; {remedy}'

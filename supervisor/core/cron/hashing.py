@@ -13,7 +13,7 @@ import re
 from hashlib import blake2b
 
 from supervisor.core.cron.elements import DAY_OF_MONTH, FIVE, SIX, number, step_of, values_between
-from supervisor.core.cron.errors import CronError, ExpressionPosition, Field, shown
+from supervisor.core.cron.errors import CronError, ExpressionPosition, Field, brief
 from supervisor.core.cron.fields import words_of
 
 _MAYBE = re.compile(r"(?:^|[\s,])H(?![A-Za-z])", re.IGNORECASE)
@@ -39,7 +39,7 @@ def resolve(expression: str, seed: str) -> str:
         CronError: an ``H`` has no form that is known, or there is no id to draw from.
     """
     if not seed:
-        raise CronError(f'cron "{shown(expression)}": H is drawn from the id of a schedule; use numbers here')
+        raise CronError(f'cron "{brief(expression)}": H is drawn from the id of a schedule; use numbers here')
     words = words_of(expression)
     fields = FIVE if len(words) == len(FIVE) else SIX
     resolved = []
