@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
-import structlog
 from aiohttp import web
 
 from supervisor.clock import Clock
@@ -28,6 +27,7 @@ from supervisor.roles.web.access.peers import Peers
 from supervisor.roles.web.connection_table import REQUEST_S, AddressTurns, ConnectionEntry, ConnectionTable
 from supervisor.roles.web.http_protocol import LINE_BYTES_MAX
 from supervisor.roles.web.responses import HEADERS, PEER, unavailable
+from supervisor.telemetry.log_lines.fold import RepeatedWarning
 
 ACCEPTS_MAX = 512
 """Connections that are accepted in one turn of the loop: those of a flood are cheaper to accept than to leave waiting,
@@ -54,8 +54,6 @@ REFUSAL = "\r\n".join(
         _REFUSED,
     )
 ).encode()
-
-log = structlog.get_logger()
 
 
 class Held(Protocol):
@@ -121,6 +119,7 @@ class ConnectionGate:
         self._waiting: AddressTurns[socket.socket] = AddressTurns()  # for the handshake to begin
         self._loop = asyncio.get_running_loop()
         self._pause: asyncio.TimerHandle | None = None
+        self._failed = RepeatedWarning("accept_failed", clock)
 
     def open(self) -> None:
         """Accept from now on."""
@@ -185,6 +184,7 @@ class ConnectionGate:
 
     def sweep(self) -> None:
         """End connections that took too long. Call once a second."""
+        self._failed.tell()
         self._forget_gone()
         for place in self._places.overdue(self._clock.elapsed_ns()):
             self._end(place)
@@ -281,7 +281,7 @@ class ConnectionGate:
                 plain.shutdown(socket.SHUT_WR)
 
     def _pause_for(self, error: OSError) -> None:
-        log.warning("accept_failed", reason=error.strerror or type(error).__name__, places=len(self._places))
+        self._failed.add(reason=error.strerror or type(error).__name__, places=len(self._places))
         now_ns = self._clock.elapsed_ns()
         silent = next((place for place in self._places if place.gives_way(now_ns)), None)
         if silent is not None:

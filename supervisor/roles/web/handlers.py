@@ -16,6 +16,7 @@ from typing import Any
 import structlog
 from aiohttp import web
 
+from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.supervision import health
 from supervisor.core.supervision.health import HealthEndpoint
 from supervisor.roles.child import Seat
@@ -39,6 +40,7 @@ from supervisor.roles.web.responses import (
 from supervisor.roles.web.status import status, status_text
 from supervisor.settings.schedules.calendars import ending_notes
 from supervisor.settings.web.tokens import Scope
+from supervisor.telemetry.log_lines.fold import RepeatedWarning
 from supervisor.telemetry.metrics import HEALTHCHECKS, HTTP_FAILURES, exposition
 from supervisor.version import __version__
 
@@ -78,6 +80,7 @@ class Pages:
         self._overviews = overviews
         self._configuration = Configuration(seat.settings)
         self.guard = guard or RequestGuard(seat.settings.web, seat.clock)
+        self.redis_failures = RepeatedWarning("redis_failed_request", seat.clock)
         self._turn = asyncio.Lock()
 
     async def turn(self) -> None:
@@ -231,6 +234,8 @@ def _shield(pages: Pages, admit: Admit) -> Any:
                     await pages.turn()
                 response = await handler(request)
         except web.HTTPException as refusal:
+            if isinstance(cause := refusal.__cause__, StoreUnavailableError | StoreRefusedError):
+                pages.redis_failures.add(reason=str(cause), path=request.path[:200])
             kept = {name: refusal.headers[name] for name in _KEPT_HEADERS if name in refusal.headers}
             response = error_response(request, refusal.status, refusal.text or refusal.reason, kept)
         except TimeoutError:

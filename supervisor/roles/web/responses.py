@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-import structlog
 from aiohttp import web
 
 from supervisor.core.calendars.days import OverExcludedError
@@ -34,8 +33,6 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",  # or a page of another site learns by <img> and <script> what exists
     "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
 }
-
-log = structlog.get_logger()
 
 PROBLEMS_SHOWN = 20
 ITEMS = 100
@@ -136,8 +133,10 @@ def _listed(error: ConfigError) -> str:
 
 
 def redis_failed(error: StoreUnavailableError | StoreRefusedError) -> web.HTTPServiceUnavailable:
-    """Return the answer where Redis does not answer or refuses: its place and its words are for the log alone."""
-    log.warning("redis_failed_request", reason=str(error))
+    """Return the answer where Redis does not answer or refuses: its place and its words are for the log alone.
+
+    Raise it from ``error``, which the log is told then.
+    """
     if isinstance(error, NotReplicatedError):
         return unavailable("Redis did it, but no replica of Redis had it in time: make the request again")
     verb = "refuses this" if isinstance(error, StoreRefusedError) else "does not answer"

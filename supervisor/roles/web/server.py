@@ -167,7 +167,7 @@ async def _serve(seat: Seat) -> int:
     if listeners.grpc is not None:
         probes = GrpcHealth(listeners.grpc, seat.clock, Path(seat.settings.data_dir), pages.checks)
         await probes.start()
-    looks = [pages.guard.look, *(port.gate.sweep for port in ports)]
+    looks = [pages.guard.look, pages.redis_failures.tell, *(port.gate.sweep for port in ports)]
     if certificate is not None:
         looks.append(certificate.look)
     if probes is not None:

@@ -101,7 +101,7 @@ class RequestGuard:
 
     def look(self) -> None:
         """Read the tokens again if their file changed, or could not be used. Call it at least once a second."""
-        self._refusals.tell()
+        self._refusals.lines.tell()
         if self._file is not None and (self._file.has_changed() or self.fault):
             self._read()
 

@@ -13,16 +13,10 @@ import socket
 from collections.abc import Iterable
 from contextlib import suppress
 
-import structlog
-
 from supervisor.clock import Clock
-from supervisor.core.units import SECOND_NS
 from supervisor.roles.web.connection_table import address_of
+from supervisor.telemetry.log_lines.fold import RepeatedWarning
 from supervisor.trust import peer_uid, uid_of
-
-FOLD_S = 60.0
-
-log = structlog.get_logger()
 
 
 class Peers:
@@ -30,13 +24,11 @@ class Peers:
 
     def __init__(self, clock: Clock, users: Iterable[str] = ()) -> None:
         """Let in root, this user and ``users``, by name or number; names that are gone stand for nobody."""
-        self._clock = clock
         self._uids = {0, os.geteuid()}
         for user in users:
             with suppress(LookupError):
                 self._uids.add(uid_of(user))
-        self._refused = 0
-        self._told_ns: int | None = None
+        self._refused = RepeatedWarning("peer_refused", clock)
 
     def identify(self, link: socket.socket, peer: object) -> str | None:
         """Return who connected by ``link``, the key that limits count by; None for who is not let in."""
@@ -45,12 +37,5 @@ class Peers:
         uid = peer_uid(link)
         if uid in self._uids:
             return f"uid {uid}"
-        self._refuse(uid)
+        self._refused.add(uid=uid, remedy="name the user in web.socket_users")
         return None
-
-    def _refuse(self, uid: int) -> None:
-        self._refused += 1
-        now_ns = self._clock.elapsed_ns()
-        if self._told_ns is None or now_ns - self._told_ns >= FOLD_S * SECOND_NS:
-            log.warning("peer_refused", uid=uid, count=self._refused, remedy="name the user in web.socket_users")
-            self._refused, self._told_ns = 0, now_ns

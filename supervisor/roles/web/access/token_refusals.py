@@ -11,19 +11,15 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-import structlog
-
 from supervisor.clock import Clock
 from supervisor.core.units import SECOND_NS
+from supervisor.telemetry.log_lines.fold import RepeatedWarning
 from supervisor.telemetry.metrics import TOKENS_REFUSED
 
 BURST = 10
 REFILL_S = 6.0
 ADDRESSES_MAX = 1024
-FOLD_S = 60.0
 PATH_CHARS_MAX = 200
-
-log = structlog.get_logger()
 
 
 @dataclass(slots=True)
@@ -41,9 +37,7 @@ class TokenRefusals:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._addresses: OrderedDict[str, _Address] = OrderedDict()
-        self._unlogged = 0
-        self._last: tuple[str, str] = ("", "")
-        self._logged_s: float | None = None
+        self.lines = RepeatedWarning("token_refused", clock)
 
     def is_slowed(self, address: str) -> bool:
         """Return whether ``address`` has used up its wrong tokens."""
@@ -61,18 +55,8 @@ class TokenRefusals:
         """Note a token that was not."""
         entry = self._of(address)
         entry.left = max(0.0, entry.left - 1)
-        self._unlogged += 1
-        self._last = address, path[:PATH_CHARS_MAX]
         TOKENS_REFUSED.inc()
-        self.tell()
-
-    def tell(self) -> None:
-        """Log the refusals since the last line, if that is a minute ago. Call it now and then."""
-        now_s = self._now_s()
-        if self._unlogged and (self._logged_s is None or now_s - self._logged_s >= FOLD_S):
-            address, path = self._last
-            log.warning("token_refused", status=401, count=self._unlogged, address=address, path=path)
-            self._unlogged, self._logged_s = 0, now_s
+        self.lines.add(status=401, address=address, path=path[:PATH_CHARS_MAX])
 
     def _of(self, address: str) -> _Address:
         now_s = self._now_s()

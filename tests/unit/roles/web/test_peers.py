@@ -9,7 +9,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from supervisor.roles.web.access import peers
-from supervisor.roles.web.access.peers import FOLD_S, Peers
+from supervisor.roles.web.access.peers import Peers
+from supervisor.telemetry.log_lines.fold import FOLD_S
 from tests.kit.clock import FakeClock
 
 OTHER = 54321

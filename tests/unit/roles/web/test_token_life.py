@@ -14,9 +14,10 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 from supervisor.roles.web.access.auth import RequestGuard
-from supervisor.roles.web.access.token_refusals import ADDRESSES_MAX, BURST, FOLD_S, REFILL_S, TokenRefusals
+from supervisor.roles.web.access.token_refusals import ADDRESSES_MAX, BURST, REFILL_S, TokenRefusals
 from supervisor.settings.sections.web import WebSettings
 from supervisor.settings.web.tokens import POWERFUL_JOBS, Scope, Token, is_powerful
+from supervisor.telemetry.log_lines.fold import FOLD_S
 from tests.kit.clock import FakeClock
 from tests.kit.tables import table
 from tests.unit.roles.web.test_rights import asked, code_of
@@ -136,8 +137,8 @@ def test_refused_tokens_are_logged_in_folds() -> None:
         for _ in range(300):
             refusals.refuse("192.0.2.1", "/configz" + "x" * 5000)
         clock.advance(FOLD_S)
-        refusals.tell()
-        refusals.tell()
+        refusals.lines.tell()
+        refusals.lines.tell()
 
     assert [(each["event"], each["count"], each["address"]) for each in logs] == [
         ("token_refused", 1, "192.0.2.1"),
