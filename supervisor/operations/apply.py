@@ -34,6 +34,7 @@ from supervisor.store.schedules.definitions import (
 )
 from supervisor.store.schedules.reads import Record, Views, change_of
 from supervisor.store.wire.definition import pack_definition
+from supervisor.telemetry.masking import mask_entry
 
 TRIES = 50
 BUSY_S = 0.2  # between two attempts while a leader brings in its configuration
@@ -214,7 +215,8 @@ def _words(change: FieldChange) -> str:
     if f"{change.field}.".startswith("template.args."):
         verb = "added" if change.before is None else "removed" if change.after is None else "changed"
         return f"{change.field}: {verb}"
-    return f"{change.field}: {change.before!r} → {change.after!r}"
+    before, after = (mask_entry(change.field.rpartition(".")[2], each) for each in (change.before, change.after))
+    return f"{change.field}: {before!r} → {after!r}"
 
 
 _REFUSALS = {

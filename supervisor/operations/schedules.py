@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
@@ -16,6 +17,13 @@ from supervisor.store.schedules.reads import PAGE, Inspection, Record, RecordPag
 from supervisor.store.schedules.reads import Pause as Pause  # noqa: PLC0414 - of a record
 from supervisor.store.schedules.state import ScheduleState as ScheduleState  # noqa: PLC0414 - of an inspection
 from supervisor.store.schedules.state import Stretch as Stretch  # noqa: PLC0414
+from supervisor.telemetry.masking import mask
+
+
+def free_texts(definition: ScheduleDef) -> dict[str, Any]:
+    """Return what people wrote into ``definition``, as it may be shown: a secret may stand in any of it."""
+    texts = {"labels": definition.labels, "owner": definition.owner, "description": definition.description}
+    return {name: mask(text) for name, text in texts.items()}
 
 
 class UnknownScheduleError(TenureError):

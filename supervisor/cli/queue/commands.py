@@ -25,6 +25,7 @@ from supervisor.cli.output import (
 from supervisor.cli.queue.params import PRIORITY_NAMES, reason_option, yes_option
 from supervisor.core.errors import EXIT_NO, EXIT_OK
 from supervisor.operations import queues
+from supervisor.telemetry.masking import mask
 
 
 @click.command(cls=SectionedCommand)
@@ -158,7 +159,7 @@ def queue_row(counts: queues.QueueCounts, served: queues.ServedKinds) -> dict[st
         "later": counts.later,
         "dead": counts.dead,
         "served": ", ".join(served.get(counts.queue, ())) or "no",
-        "paused": counts.paused,
+        "paused": mask(counts.paused),
         "oldest_ready": distance(counts.oldest_ready_ms, counts.now_ms),
         "next_due": moment(counts.next_due_ms),
         "totals": counts.stats,
@@ -211,7 +212,7 @@ def queue_show(*, name: str, connection: Connection) -> None:
     print_rows([row], columns=_COLUMNS)
     if counts.paused is not None:
         since = distance(counts.paused_ms, counts.now_ms) or "at an unknown time"
-        say(f"\npaused {since} by {counts.paused_by or 'nobody named'}: {counts.paused or 'no reason given'}")
+        say(f"\npaused {since} by {counts.paused_by or 'nobody named'}: {mask(counts.paused) or 'no reason given'}")
     print_section("Ready", lists, columns=("kind", "priority", "ready"), empty="")
     if any(suspects.values()):
         say(f"\nto run alone, after a process died of one of them: {sum(suspects.values())}")

@@ -12,7 +12,8 @@ from supervisor.core.errors import TenureError
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.triggers import after_completion_ms, trigger_of
 from supervisor.operations.backfills import Backfill
-from supervisor.operations.schedules import Inspection, Pause, Record, ScheduleState, Stretch
+from supervisor.operations.schedules import Inspection, Pause, Record, ScheduleState, Stretch, free_texts
+from supervisor.telemetry.masking import mask_text
 
 COLUMNS = ("schedule", "job", "trigger", "overlap", "next", "in", "status", "description")
 _OVER = "nothing is due any more"
@@ -46,9 +47,7 @@ def record_row(record: Record, now_ms: int) -> dict[str, Any]:
         "last": moment(record.mark_ms),
         "status": status_words(record, now_ms),
         "paused": pause_row(record.pause),
-        "labels": definition.labels,
-        "owner": definition.owner,
-        "description": definition.description,
+        **free_texts(definition),
     }
 
 
@@ -77,7 +76,7 @@ def status_words(record: Record, now_ms: int) -> str:
     if record.pause is not None:
         until = distance(record.pause.until_ms, now_ms)
         verb = "ends" if (record.pause.until_ms or 0) > now_ms else "ended"
-        about = [part for part in (record.pause.reason, f"{verb} {until}" if until else "") if part]
+        about = [part for part in (mask_text(record.pause.reason), f"{verb} {until}" if until else "") if part]
         return f"paused: {', '.join(about)}" if about else "paused"
     if record.completed_ms:
         return _COMPLETED
@@ -94,7 +93,12 @@ def pause_row(pause: Pause | None) -> dict[str, Any] | None:
     """Return a pause for scripts; None when there is none."""
     if pause is None:
         return None
-    return {"reason": pause.reason, "by": pause.by, "at": moment(pause.at_ms), "until": moment(pause.until_ms)}
+    return {
+        "reason": mask_text(pause.reason),
+        "by": mask_text(pause.by),
+        "at": moment(pause.at_ms),
+        "until": moment(pause.until_ms),
+    }
 
 
 def inspection_value(found: Inspection, backfills: Iterable[Backfill], next_ms: Iterable[int]) -> dict[str, Any]:
@@ -138,9 +142,12 @@ def _expectations(record: Record, now_ms: int) -> dict[str, Any]:
 def _definition(record: Record) -> dict[str, Any]:
     """Return the definition with the names of arguments only: any value may be a secret that was read for it."""
     try:
-        shown: dict[str, Any] = msgspec.to_builtins(record.definition())
+        definition = record.definition()
     except msgspec.DecodeError:
         return {}
+    shown: dict[str, Any] = msgspec.to_builtins(definition)
+    texts = free_texts(definition) | {"pause_reason": mask_text(definition.pause_reason)}
+    shown |= {name: text for name, text in texts.items() if name in shown}
     template = shown["template"]
     if "args" in template:
         shown["template"] = {**template, "args": sorted(template["args"])}

@@ -240,7 +240,7 @@ def _schedule(record: Record, now_ms: int) -> dict[str, Any]:
         "invalid": record.invalid or None,
         "last_success_ms": (record.expected.ok_ms or None) if record.expected else None,
         "late": record.lateness(now_ms) or None,
-        "paused": None if record.pause is None else msgspec.to_builtins(record.pause),
+        "paused": None if record.pause is None else mask(msgspec.to_builtins(record.pause)),
     }
     try:
         definition = record.definition()
@@ -249,8 +249,7 @@ def _schedule(record: Record, now_ms: int) -> dict[str, Any]:
     template = definition.template
     return shown | {
         "job": template.job, "queue": template.queue, "args": sorted(template.args), "overlap": definition.overlap,
-        "missed": definition.missed, "labels": definition.labels, "owner": definition.owner,
-        "description": mask(definition.description),
+        "missed": definition.missed, **schedules.free_texts(definition),
     }  # fmt: skip
 
 

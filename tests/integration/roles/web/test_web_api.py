@@ -277,11 +277,20 @@ def test_every_route_answers_as_the_document_says(api: Any, route: Any) -> None:
 
 
 def test_no_endpoint_shows_an_argument(api: Any, store: Store) -> None:
-    """Arguments of schedules and runs may be secrets that were read for them: names are shown, values nowhere."""
+    """Arguments may be secrets that were read for them, and one may stand in a text: names are shown, values nowhere."""
     args = {"secret_word": CANARY}
     template = Template(job="mail.send", kind=Kind.ASYNC, args=args)
-    definition = ScheduleDef(id="team/nightly", template=template, every_ms=60_000)
+    definition = ScheduleDef(
+        id="team/nightly",
+        template=template,
+        every_ms=60_000,
+        owner=f"token={CANARY}",
+        description=f"password={CANARY}",
+        labels={"team": f"secret={CANARY}"},
+    )
     store.run(Definitions(KEYS).upsert([Change(definition=definition)], wall_ms=2))
+    ask(api, "POST", f"{PATH}/schedules/team/nightly/pause", "driver", {"reason": f"password={CANARY}"})
+    assert ask(api, "GET", f"{PATH}/schedules/team/nightly", "driver")[1]["paused"]["reason"] == "password=***"
     run = ask(api, "POST", f"{PATH}/jobs/mail.send/runs", "driver", {"args": args, "delay": "1h"})[1]["run"]
 
     bodies = {"/jobs/mail.send/runs": {"args": {"wrong": CANARY}}, "/schedules/team/nightly/trigger": {"args": args}}
