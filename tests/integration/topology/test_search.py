@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
@@ -181,6 +182,57 @@ def test_a_check_goes_over_to_a_newer_master_and_asks_it_first(servers: Servers)
     assert new.commands[1][0] == "CLIENT"
     assert ["ROLE"] in new.commands
     store.close()
+
+
+def test_nothing_is_sent_to_a_master_that_sentinels_replace(servers: Servers) -> None:
+    """It would accept it, and all of it be lost: the tree waits until the chosen replica says that it is master."""
+    old, new = servers.master(), servers.start(role=b"*3\r\n$5\r\nslave\r\n$1\r\nh\r\n:1\r\n")
+    is_replaced = threading.Event()
+    sentinel = servers.start()
+
+    def answer(command: list[str]) -> bytes:
+        match command:
+            case ["SUBSCRIBE", *_]:
+                is_replaced.wait()
+                return array("message", "+selected-slave", f"slave x 127.0.0.1 {new.port} @ m 127.0.0.1 {old.port}")
+            case [_, "GET-MASTER-ADDR-BY-NAME", _]:
+                return array("127.0.0.1", str(old.port))
+            case [_, "MASTER", _]:
+                return array("flags", "master,failover_in_progress" if is_replaced.is_set() else "master")
+            case [_, "REPLICAS", _]:
+                return b"*1\r\n" + array("ip", "127.0.0.1", "port", str(new.port), "flags", "slave,promoted")
+        return handshake(command) or b""
+
+    sentinel.answer = answer
+    board = allocate(slots=1, inflight=1)
+    store = Store.connect(
+        f"redis+sentinel://{sentinel.where}/m",
+        settings=RedisSettings(),
+        name="search:test",
+        publish=board.publish_endpoint,
+    )
+    store.ping()
+    assert board.endpoint().address == old.where
+    is_replaced.set()
+    wait_until(lambda: board.endpoint().address == "", what="the tree to be held back")
+    sent = len(old.commands)
+    with pytest.raises(StoreUnavailableError):
+        store.ping()
+    new.answer = servers.master().answer
+
+    def goes_on() -> bool:
+        with suppress(StoreUnavailableError):
+            store.ping()
+        return store.where == new.where
+
+    wait_until(goes_on, what="the replica to be followed once it is master")
+    assert old.commands[sent:] == []
+    store.close()
+
+
+def array(*texts: str) -> bytes:
+    """Return the texts as an array of the protocol."""
+    return b"*%d\r\n" % len(texts) + b"".join(b"$%d\r\n%s\r\n" % (len(text), text.encode()) for text in texts)
 
 
 @pytest.mark.parametrize("kind", ["blocking", "asynchronous"])
