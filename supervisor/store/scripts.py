@@ -18,7 +18,8 @@ Keys are named, not spelled: ``keys.ready(queue, kind, priority)`` becomes the c
 
 A script may have the line ``-- Includes  name``: ``lua/lib/name.lua`` is put in front of it, so that code
 shared by two scripts is written once. A library may have it too. Keys and arguments that a library names
-in its header are those of the script that includes it.
+in its header are those of the script that includes it. Of its functions those are left out that the script
+does not use: a server makes each of them anew at each call.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ _SECTION = re.compile(r"--\s+(KEYS|ARGV|Includes|Returns|Reads)\b\s*(.*)")
 _KEY = re.compile(r"(?<![\w.])(keys|parts)\.([a-z_]+)(\()?")
 _TOKEN = re.compile(r"'[^']*'|[][(){},]")
 _NAME = re.compile(r"([a-z_]+(?:\.\.\.)?)(?:\s|$)")
+# Lua of a library between two of its functions, or such a function: it ends in its line, or with the next bare `end`.
+_BLOCK = re.compile(r"^local function (\w+)(?:.*\bend\n|(?s:.*?)^end\n)|(?s:.+?)(?=^local function|\Z)", re.MULTILINE)
+_WORD = re.compile(r"^[ \t]*--.*|(\w+)", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +110,9 @@ def script(name: str) -> Script:
     names = names[:-1] if rest else names
     assert not any(item.endswith("...") for item in [*names, *sections["KEYS"]])
     keys = sections["KEYS"]
+    text = _prelude(keys, names, rest) + _with_keys(source)
     libraries = [_library(library, keys, names) for library in _with_theirs(sections["Includes"])]
-    body = "\n".join([*libraries, _prelude(keys, names, rest) + _with_keys(source)])
+    body = _used("".join(f"{library}\n" for library in libraries), text) + text
     assert "KEYS[1] .." not in body or keys[0] == "prefix", f"script {name}: keys are named, so its first key is prefix"
     digest = sha1(body.encode(), usedforsecurity=False).hexdigest()
     return Script(name, body, digest, keys, names, rest)
@@ -144,6 +149,21 @@ def _with_theirs(libraries: Sequence[str]) -> list[str]:
         theirs = _sections(library, _read(f"lib/{library}"))["Includes"]
         found |= dict.fromkeys([*_with_theirs(theirs), library])
     return list(found)
+
+
+def _used(libraries: str, text: str) -> str:
+    """Return libraries without the functions that neither ``text`` nor a later block that is kept names.
+
+    A local function is known only behind its line, so the blocks are gone through from the last to the first. A name
+    counts wherever it stands but in a line of comment: too much may be kept, never too little.
+    """
+    kept: list[str] = []
+    words = {found[1] for found in _WORD.finditer(text)}
+    for block in reversed(list(_BLOCK.finditer(libraries))):
+        if block[1] is None or block[1] in words:
+            kept.append(block[0])
+            words |= {found[1] for found in _WORD.finditer(block[0])}
+    return "".join(reversed(kept))
 
 
 def _library(name: str, keys: Sequence[str], args: Sequence[str]) -> str:
