@@ -34,19 +34,10 @@ def drive(attempt: Callable[..., Calls], /, *args: Any, **arguments: Any) -> Any
     ended: Any = None
     try:
         while True:
-            call = calls.send(ended)
-            try:
-                ended = enter(call), None
-            except BaseException as error:  # noqa: BLE001 - the generator decides what it means
-                ended = None, error
+            ended = _end_of(calls.send(ended))
     except StopIteration as done:
-        ended = done.value
-    if ended[1] is not None:
-        try:
-            raise _without_ours(ended[1], frames=2)
-        finally:
-            del ended  # it would keep the frames of its traceback, and they it
-    return ended[0]
+        ended = [done.value]
+    return _result(ended, frames=2)
 
 
 async def drive_async(attempt: Callable[..., Calls], /, *args: Any, **arguments: Any) -> Any:
@@ -55,24 +46,38 @@ async def drive_async(attempt: Callable[..., Calls], /, *args: Any, **arguments:
     ended: Any = None
     try:
         while True:
-            call = calls.send(ended)
-            try:
-                ended = await call(), None
-            except BaseException as error:  # noqa: BLE001 - the generator decides what it means
-                ended = None, error
+            ended = await _end_of_awaited(calls.send(ended))
     except StopIteration as done:
-        ended = done.value
-    if ended[1] is not None:
-        try:
-            raise _without_ours(ended[1], frames=1)
-        finally:
-            del ended
-    return ended[0]
+        ended = [done.value]
+    return _result(ended, frames=1)
 
 
-def _without_ours(error: BaseException, *, frames: int) -> BaseException:
-    """Return ``error`` without the outermost frames of its traceback: the record of a failure shows the job's."""
+def _end_of(call: Callable[[], Any]) -> Ended:
+    try:
+        return enter(call), None
+    except BaseException as error:  # noqa: BLE001 - the generator decides what it means
+        return None, error
+
+
+async def _end_of_awaited(call: Callable[[], Any]) -> Ended:
+    try:
+        return await call(), None
+    except BaseException as error:  # noqa: BLE001 - the generator decides what it means
+        return None, error
+
+
+def _result(last: list[Ended], *, frames: int) -> Any:
+    """Return the value, or raise the error without its outermost ``frames``: the record of a failure shows the job's.
+
+    The end is taken out of ``last``: a frame of the traceback that held it would keep the error, and the error it.
+    """
+    value, error = last.pop()
+    if error is None:
+        return value
     trace = error.__traceback__
     for _ in range(frames):
         trace = trace.tb_next if trace is not None else None
-    return error.with_traceback(trace)
+    try:
+        raise error.with_traceback(trace)
+    finally:
+        del error, trace
