@@ -160,19 +160,18 @@ _MAKE: dict[str, Callable[[Check, str, str], Question]] = {
 }
 
 
+_SENTENCES: dict[str, Callable[[Check], str]] = {
+    "closed": lambda check: f"Its profile is closed: {check.reason or 'no reason given'}.",
+    "blackout": lambda check: f"Not fired in {len(check.exclude)} blackout window(s).",
+    "weekdays": lambda check: f"Only on {', '.join(DAYS[day] for day in check.days)}.",
+    "quota": lambda check: f"Only the first {check.count} due times of each {check.per_ms / 1000:g} s.",
+}
+
+
 def sentences(checks: Sequence[Check]) -> list[str]:
     """Return the conditions of ``checks`` in words."""
-    return [_sentence(check) for check in checks]
+    return [_SENTENCES.get(check.hook, _asked)(check) for check in checks]
 
 
-def _sentence(check: Check) -> str:
-    match check.hook:
-        case "weekdays":
-            return f"Only on {', '.join(DAYS[day] for day in check.days)}."
-        case "quota":
-            return f"Only the first {check.count} due times of each {check.per_ms / 1000:g} s."
-        case "blackout":
-            return f"Not fired in {len(check.exclude)} blackout window(s)."
-        case "closed":
-            return f"Its profile is closed: {check.reason or 'no reason given'}."
+def _asked(check: Check) -> str:
     return f"Asked: {check.hook}."

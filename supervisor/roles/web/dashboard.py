@@ -96,8 +96,7 @@ def _head(shown: Mapping[str, Any], *, refreshes: bool) -> str:
     return (
         f'<h1>{_text(shown["replica"])} <span class="quiet">of cluster {_text(shown["cluster"])}</span></h1>'
         f"<p>{_state(shown['phase'])}, {_text(who + term)}. "
-        f"Tenure {_text(shown['version'])}, at {_text(shown['at'])}. {link}</p>"
-        f"{warning}"
+        f"Tenure {_text(shown['version'])}, at {_text(shown['at'])}. {link}</p>{warning}"
     )
 
 
