@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from supervisor.core.election.clock_skew import SKEW_MS_MAX
+from supervisor.core.election.lease import Term
 from supervisor.core.model import Kind
 from supervisor.core.supervision.scoreboard import MAGIC, Board, Phase, SlotState
 from supervisor.core.units import SECOND_NS
@@ -60,8 +61,7 @@ class Facts:
     is_board_sound: bool
     phase: Phase
     parent_beat_ns: int
-    epoch: int
-    trusted_until_ns: int
+    term: Term
     elector_due_ns: int
     ineligible_until_ns: int
     is_held: bool
@@ -121,7 +121,7 @@ def facts(
     lease_duration_s: float,
 ) -> Facts:
     """Read the input of the checks from ``board``."""
-    header, term = board.header, board.term()
+    header = board.header
     is_sound = header.magic == MAGIC and header.slots == board.slots and header.phase in _PHASES
     slots = []
     for name, row in zip(slot_names, board.rows, strict=False):
@@ -136,8 +136,7 @@ def facts(
         is_board_sound=is_sound,
         phase=Phase(header.phase) if header.phase in _PHASES else Phase.STARTING,
         parent_beat_ns=header.parent_beat_ns,
-        epoch=term.epoch,
-        trusted_until_ns=term.trusted_until_ns,
+        term=board.term(),
         elector_due_ns=header.elector_due_ns,
         ineligible_until_ns=header.ineligible_until_ns,
         is_held=bool(header.is_held),
@@ -300,8 +299,8 @@ def _unfit(of: Facts) -> str:
     wait_s = (of.ineligible_until_ns - of.now_ns) / SECOND_NS
     if wait_s > 0:
         return f"its scheduler keeps failing; it contends again in {wait_s:.0f} s"
-    over_s = (of.now_ns - of.trusted_until_ns) / SECOND_NS
-    if of.epoch > 0 and of.trusted_until_ns > 0 and over_s > of.lease_duration_s:
+    over_s = (of.now_ns - of.term.trusted_until_ns) / SECOND_NS
+    if of.term.epoch > 0 and of.term.trusted_until_ns > 0 and over_s > of.lease_duration_s:
         return f"it leads by its own record, but its trust ended {over_s:.1f} s ago"
     return ""
 
@@ -329,9 +328,9 @@ def _late(schedules: Sequence[str]) -> str:
 
 def _overdue(of: Facts) -> str:
     """Name a holder whose trust ended long ago: it can neither renew nor learn that another replica leads."""
-    if of.epoch == 0 or of.trusted_until_ns == 0:  # follows; or must not fire yet, which readyz tells
+    if of.term.epoch == 0 or of.term.trusted_until_ns == 0:  # follows; or must not fire yet, which readyz tells
         return ""
-    overdue_s = (of.now_ns - of.trusted_until_ns) / SECOND_NS
+    overdue_s = (of.now_ns - of.term.trusted_until_ns) / SECOND_NS
     limit_s = of.lease_duration_s + OVERDUE_GRACE_S
     return f"it holds the lease, but the last renewal is overdue by {overdue_s:.1f} s" if overdue_s > limit_s else ""
 

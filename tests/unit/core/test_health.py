@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from supervisor.core.election.lease import Term
+from supervisor.core.election.lease import NO_TERM, Term
 from supervisor.core.supervision.health import (
     Facts,
     HealthCheck,
@@ -30,8 +30,7 @@ HEALTHY = Facts(
     is_board_sound=True,
     phase=Phase.READY,
     parent_beat_ns=NOW - S // 2,
-    epoch=7,
-    trusted_until_ns=NOW + 4 * S,
+    term=Term(7, "f" * 32, NOW + 4 * S),
     elector_due_ns=NOW + S,
     ineligible_until_ns=0,
     is_held=False,
@@ -47,6 +46,11 @@ HEALTHY = Facts(
         SlotFacts("worker-cpu-1", "worker", "cpu", SlotState.RUNNING),
     ),
 )
+
+
+def trusted_until(moment_ns: int) -> Facts:
+    """Return healthy facts with another end of trust."""
+    return replace(HEALTHY, term=replace(HEALTHY.term, trusted_until_ns=moment_ns))
 
 
 def with_slot(name: str, **changes: object) -> Facts:
@@ -72,7 +76,7 @@ def test_a_healthy_replica_passes_everything() -> None:
 
 def test_a_standby_is_as_healthy_as_a_leader() -> None:
     """It serves, and must be ready so that a rolling update goes on."""
-    assert failing(replace(HEALTHY, trusted_until_ns=0)) == {}
+    assert failing(trusted_until(0)) == {}
 
 
 @table(
@@ -101,10 +105,10 @@ def test_a_standby_is_as_healthy_as_a_leader() -> None:
         (with_slot("worker-cpu-0", ill_resources=1), {}),  # it has no process
         (replace(HEALTHY, slots=()), {"readyz": ["agent", "scheduler", "workers", "redis"]}),
         (replace(HEALTHY, pools=(), slots=HEALTHY.slots[:3]), {}),
-        (replace(HEALTHY, trusted_until_ns=NOW - 5 * S), {}),
-        (replace(HEALTHY, trusted_until_ns=NOW - 6 * S), {"readyz": ["election"]}),
-        (replace(HEALTHY, trusted_until_ns=NOW - 26 * S), {"readyz": ["election"], "healthz": ["leaderElection"]}),
-        (replace(HEALTHY, epoch=0, trusted_until_ns=0), {}),
+        (trusted_until(NOW - 5 * S), {}),
+        (trusted_until(NOW - 6 * S), {"readyz": ["election"]}),
+        (trusted_until(NOW - 26 * S), {"readyz": ["election"], "healthz": ["leaderElection"]}),
+        (replace(HEALTHY, term=NO_TERM), {}),
         (replace(HEALTHY, elector_due_ns=NOW - S), {}),
         (replace(HEALTHY, elector_due_ns=NOW - 2 * S), {"readyz": ["election"], "healthz": ["electionWatchdog"]}),
         (replace(HEALTHY, elector_due_ns=0), {}),
@@ -220,7 +224,12 @@ def test_facts_come_from_the_board() -> None:
 
     seen = read(made)
 
-    assert (seen.phase, seen.epoch, seen.trusted_until_ns, seen.is_board_sound) == (Phase.READY, 7, NOW + S, True)
+    assert (seen.phase, seen.term.epoch, seen.term.trusted_until_ns, seen.is_board_sound) == (
+        Phase.READY,
+        7,
+        NOW + S,
+        True,
+    )
     assert seen.slots[0] == SlotFacts("agent", "agent", None, SlotState.RUNNING, NOW - S)
     assert seen.slots[1] == SlotFacts("worker-io-0", "worker", "io", SlotState.STOPPED, 0)
 

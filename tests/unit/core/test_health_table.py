@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from supervisor.core.election.lease import NO_TERM
 from supervisor.core.supervision import health
 from supervisor.core.supervision.health import Facts, HealthEndpoint, checks, is_serving, report
 from supervisor.core.supervision.scoreboard import Phase, SlotState
 from tests.kit.tables import table
-from tests.unit.core.test_health import HEALTHY, NOW, S, with_slot
+from tests.unit.core.test_health import HEALTHY, NOW, S, trusted_until, with_slot
 
 OK, LIVE, READY = 200, 500, 503
 
@@ -20,7 +21,7 @@ NO_PROCESS = with_slot("scheduler", state=SlotState.BACKOFF)
 TABLE: dict[str, tuple[Facts, int, int, int, str]] = {
     "nothing is wrong, leading": (HEALTHY, OK, OK, OK, ""),
     "nothing is wrong, standing by": (
-        replace(HEALTHY, epoch=0, trusted_until_ns=0), OK, OK, OK, "",
+        replace(HEALTHY, term=NO_TERM), OK, OK, OK, "",
     ),
     "a reload is under way": (replace(HEALTHY, phase=Phase.RELOADING), OK, OK, OK, ""),
     "the tree is starting": (replace(HEALTHY, phase=Phase.STARTING), OK, READY, OK, "startup"),
@@ -46,10 +47,10 @@ TABLE: dict[str, tuple[Facts, int, int, int, str]] = {
     "the elector hangs": (replace(HEALTHY, elector_due_ns=NOW - 2 * S), OK, READY, LIVE, "electionWatchdog"),
     "the scheduler keeps failing": (replace(HEALTHY, ineligible_until_ns=NOW + S), OK, READY, OK, "election"),
     "Redis lost data, fires are held": (replace(HEALTHY, is_held=True), OK, READY, OK, "election"),
-    "a leader's trust ended, for less than a lease": (replace(HEALTHY, trusted_until_ns=NOW - 5 * S), OK, OK, OK, ""),
-    "a leader's trust ended a lease ago": (replace(HEALTHY, trusted_until_ns=NOW - 6 * S), OK, READY, OK, "election"),
+    "a leader's trust ended, for less than a lease": (trusted_until(NOW - 5 * S), OK, OK, OK, ""),
+    "a leader's trust ended a lease ago": (trusted_until(NOW - 6 * S), OK, READY, OK, "election"),
     "a leader overslept its term by far": (
-        replace(HEALTHY, trusted_until_ns=NOW - 26 * S), OK, READY, LIVE, "leaderElection",
+        trusted_until(NOW - 26 * S), OK, READY, LIVE, "leaderElection",
     ),
     "the clock is ahead": (replace(HEALTHY, clock_skew_ms=501), OK, READY, OK, "clock"),
     "the clock is behind": (replace(HEALTHY, clock_skew_ms=-501), OK, READY, OK, "clock"),
@@ -100,7 +101,7 @@ def test_the_facts_have_no_word_that_the_table_leaves_out() -> None:
 
 def test_liveness_never_depends_on_redis() -> None:
     """An outage would otherwise restart every replica at once; by the sources, not by examples."""
-    of = replace(HEALTHY, slots=(), trusted_until_ns=0, clock_skew_ms=9**9, is_held=True)
+    of = replace(trusted_until(0), slots=(), clock_skew_ms=9**9, is_held=True)
 
     assert is_serving(checks(HealthEndpoint.LIVEZ, of))
     assert not is_serving(checks(HealthEndpoint.READYZ, of))
