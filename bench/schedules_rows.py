@@ -109,7 +109,7 @@ def fire_row(scale: Scale, told: Told) -> list[Row]:
         calls = []
         for number in range(batches):
             items = [_item(name, mark + number, world.clock.wall_ms()) for name, mark in marks.items()]
-            calls.append(world.schedules.fire(epoch=term.epoch, nonce=term.nonce, items=items))
+            calls.append(world.schedules.fire(term, items=items))
         before_s, begun = world.server_cpu_s(), time.perf_counter()
         replies = [world.store.run(call) for call in calls]
         passed = time.perf_counter() - begun

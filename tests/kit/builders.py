@@ -119,13 +119,11 @@ class StoreCalls:
     def declare_call(self, term: LeaseView, *definitions: ScheduleDef, digest: str = "d1") -> Any:
         """Bring in a page of a configuration. What it does not name stays; see ``remove_call``."""
         changes = [Change(definition=each) for each in definitions]
-        return Definitions(self.schedules.keys).page(
-            epoch=term.epoch, nonce=term.nonce, digest=digest, changes=changes, wall_ms=1
-        )
+        return Definitions(self.schedules.keys).page(term, digest=digest, changes=changes, wall_ms=1)
 
     def remove_call(self, term: LeaseView, *ids: str) -> Any:
         """Take out what a configuration no longer names."""
-        return Definitions(self.schedules.keys).remove(epoch=term.epoch, nonce=term.nonce, ids=ids)
+        return Definitions(self.schedules.keys).remove(term, ids=ids)
 
     def planned(self) -> None:
         """Stand in for the leader: it looked at every schedule, and planned it for long ago."""
@@ -167,7 +165,7 @@ class StoreCalls:
         return FireItem(**defaults | fields)
 
     def fire_call(self, term: LeaseView, *items: FireItem, **arguments: Any) -> Any:
-        return self.schedules.fire(epoch=term.epoch, nonce=term.nonce, items=items, **arguments)
+        return self.schedules.fire(term, items=items, **arguments)
 
 
 def schedule(schedule_id: str, **fields: Any) -> ScheduleDef:

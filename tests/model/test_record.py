@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from supervisor.core.election.lease import Term
 from supervisor.core.errors import FencedError
 from supervisor.store.election.leases import CandidateInfo, Leases, LeaseView
 from supervisor.store.keys import Keys
@@ -70,7 +71,7 @@ class Real:
         """Send a fire of a schedule that does not exist: it is refused as stale, or by the fence before that."""
         item = FireItem("unknown", 1, 0, 1000, 1000, None, NOTHING, what=What.MISSED)
         try:
-            reply = self.store.run(self.schedules.fire(epoch=self.epochs[epoch], nonce=_nonce(nonce), items=[item]))
+            reply = self.store.run(self.schedules.fire(Term(self.epochs[epoch], _nonce(nonce), 0), items=[item]))
         except FencedError:
             return True
         assert [result.code for result in reply.results] == [FireCode.STALE]

@@ -162,8 +162,7 @@ class Backfills:
         is_over = chunk.is_last or backfill.enqueued >= backfill.limit
         call = self._calls.step(
             backfill,
-            epoch=term.epoch,
-            nonce=term.nonce,
+            term=term,
             cursor_ms=chunk.cursor_ms,
             revision=seen.record.revision,
             envelopes=envelopes,
@@ -176,8 +175,7 @@ class Backfills:
     def _failing(self, term: Term, backfill: Backfill, why: str = "its schedule is gone") -> _Made:
         call = self._calls.step(
             backfill,
-            epoch=term.epoch,
-            nonce=term.nonce,
+            term=term,
             cursor_ms=backfill.cursor_ms,
             revision=0,
             envelopes=[],

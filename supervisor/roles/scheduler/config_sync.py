@@ -173,7 +173,7 @@ class ConfigSync:
         return not self.is_done(term)
 
     def _begin(self, term: Term) -> Steps[None]:
-        call = self._calls.begin(epoch=term.epoch, nonce=term.nonce, digest=self._digest, lease_ms=self._lease_ms)
+        call = self._calls.begin(term, digest=self._digest, lease_ms=self._lease_ms)
         begin: Begin = yield from ask_once(call)
         now = self._round
         now.revision = begin.revision
@@ -221,9 +221,7 @@ class ConfigSync:
         now = self._round
         batch = page_of(now.differing[now.done :], now.width)
         if batch:
-            call = self._calls.page(
-                epoch=term.epoch, nonce=term.nonce, digest=self._digest, changes=batch, wall_ms=now.now_ms
-            )
+            call = self._calls.page(term, digest=self._digest, changes=batch, wall_ms=now.now_ms)
             defined: Defined | None = yield from self._part(call, [change.definition.id for change in batch])
             if defined is not None:
                 self._note(batch, defined)
@@ -261,7 +259,7 @@ class ConfigSync:
         now = self._round
         batch = now.surplus[now.done : now.done + now.width]
         if batch:
-            call = self._calls.remove(epoch=term.epoch, nonce=term.nonce, ids=batch)
+            call = self._calls.remove(term, ids=batch)
             removed = yield from self._part(call, batch)
             now.removed += [name for name, was_there in zip(batch, removed or (), strict=False) if was_there]
         if now.done >= len(now.surplus):
@@ -270,9 +268,7 @@ class ConfigSync:
     def _end(self, term: Term) -> Steps[None]:
         now = self._round
         is_applied = not now.clashes and not now.refused
-        yield from ask_once(
-            self._calls.end(epoch=term.epoch, nonce=term.nonce, digest=self._digest, is_applied=is_applied)
-        )
+        yield from ask_once(self._calls.end(term, digest=self._digest, is_applied=is_applied))
         now.phase = SyncPhase.DONE
         clashes, put_off = tuple(sorted(set(now.clashes))), tuple(now.refused)
         if (clashes, put_off) != (self._refused, self._put_off) or is_applied:

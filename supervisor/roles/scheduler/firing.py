@@ -193,7 +193,7 @@ class FireDispatcher:
 
         def call_of(parts: Sequence[list[FireItem]]) -> Call[FireReply]:
             items = [item for part in parts for item in part]
-            return self._schedules.fire(epoch=term.epoch, nonce=term.nonce, items=items, at_ms=at_ms)
+            return self._schedules.fire(term, items=items, at_ms=at_ms)
 
         parts = [list(found) for _, found in groupby(batch, key=lambda item: item.schedule)]
         answers = yield from ask_split(self._client, term, parts, call_of, queue_of=_queue, meanwhile=meanwhile)

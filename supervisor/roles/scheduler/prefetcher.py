@@ -265,7 +265,7 @@ class Prefetcher:
 
     def _plan(self, term: Term, plans: Sequence[tuple[PlanItem, Evaluation]], moment: DecisionTime) -> Steps[None]:
         def call_of(items: Sequence[tuple[PlanItem, Evaluation]]) -> Call[list[PlanCode]]:
-            return self._schedules.plan(epoch=term.epoch, nonce=term.nonce, items=[plan for plan, _ in items])
+            return self._schedules.plan(term, items=[plan for plan, _ in items])
 
         for asked, codes, error in (yield from ask_split(self._client, term, plans, call_of)):
             if error:

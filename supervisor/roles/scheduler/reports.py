@@ -108,7 +108,7 @@ class Lateness:
         """
         if self._client.clock.elapsed_ns() < self.wake_ns:
             return False
-        call = self._expectations.check(epoch=term.epoch, nonce=term.nonce, told=self._told)
+        call = self._expectations.check(term, told=self._told)
         self.wake_ns = self._client.clock.elapsed_ns() + self._period_ns
         try:
             reply: LatenessReply = yield from self._client.ask(term, call)

@@ -286,7 +286,7 @@ class TzdataUpdate:
         """
         if self._cursor is None:
             return False
-        call = self._schedules.rezone(epoch=term.epoch, nonce=term.nonce, version=self._version, cursor=self._cursor)
+        call = self._schedules.rezone(term, version=self._version, cursor=self._cursor)
         try:
             cursor, count = yield from self._client.ask(term, call)
         except StoreRefusedError as error:

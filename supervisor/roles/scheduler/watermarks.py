@@ -109,7 +109,7 @@ class Watermarks:
             if not page:
                 continue
             try:
-                call = self._schedules.seed(epoch=term.epoch, nonce=term.nonce, seeds=page)
+                call = self._schedules.seed(term, seeds=page)
                 done = yield from self._client.ask(term, call)
                 if done.is_over:
                     break

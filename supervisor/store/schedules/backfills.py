@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from supervisor.core.election.lease import Term
 from supervisor.core.json_values import read_json
 from supervisor.core.model import Envelope
 from supervisor.core.schedules.backfill import STRETCHES_MAX, EnqueuedSpan, SchedulePast
@@ -137,8 +138,7 @@ class BackfillCalls(CallBuilder):
         self,
         backfill: Backfill,
         *,
-        epoch: int,
-        nonce: str,
+        term: Term,
         cursor_ms: int,
         revision: int,
         envelopes: Sequence[Envelope],
@@ -151,8 +151,7 @@ class BackfillCalls(CallBuilder):
 
         Args:
             backfill: as it was read: the step counts only if its cursor is still the same.
-            epoch: of the caller's term.
-            nonce: of the caller's term.
+            term: the caller's.
             cursor_ms: nominal times up to this one are then done.
             revision: of the definition that the runs were made from.
             envelopes: one for each nominal time to run.
@@ -163,7 +162,7 @@ class BackfillCalls(CallBuilder):
         """
         assert len(envelopes) <= STEP_MAX
         args = {
-            "epoch": epoch, "nonce": nonce, "backfill": backfill.id, "seen_ms": backfill.cursor_ms,
+            "epoch": term.epoch, "nonce": term.nonce, "backfill": backfill.id, "seen_ms": backfill.cursor_ms,
             "cursor_ms": cursor_ms, "state": state.value, "note": " ".join(note.split())[:500], "revision": revision,
             "overlap": backfill.request.overlap, "max_running": max_running, "memory_ms": MEMORY_MS,
             "skipped_before": skipped, "items": [value for envelope in envelopes for value in _item(envelope)],

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from supervisor.core.election.lease import Term
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.manual_runs import CHANGED, changed_run_id, extra_run
 from supervisor.store.scripts import Argument, Call, CallBuilder
@@ -133,32 +134,33 @@ class Deleted:
 class Definitions(CallBuilder):
     """Builds the calls."""
 
-    def begin(self, *, epoch: int, nonce: str, digest: str, lease_ms: int) -> Call[Begin]:
+    def begin(self, term: Term, *, digest: str, lease_ms: int) -> Call[Begin]:
         """Ask whether the set with ``digest`` must be brought in; if so, keep new dynamic schedules away until the end.
 
         Args:
-            epoch: of the caller's term.
-            nonce: of the caller's term.
+            term: the caller's.
             digest: of the whole set.
             lease_ms: the lease duration; decides which candidates count as live.
         """
-        args = {"epoch": epoch, "nonce": nonce, "digest": digest, "lease_ms": lease_ms}
+        args = {"epoch": term.epoch, "nonce": term.nonce, "digest": digest, "lease_ms": lease_ms}
         return self._call("declare_begin", args, _begin)
 
-    def page(self, *, epoch: int, nonce: str, digest: str, changes: Sequence[Change], wall_ms: int) -> Call[Defined]:
+    def page(self, term: Term, *, digest: str, changes: Sequence[Change], wall_ms: int) -> Call[Defined]:
         """Bring in at most 250 definitions of the set with ``digest``."""
         assert len(changes) <= BATCH_MAX
         items = [value for change in changes for value in _item(change, wall_ms)]
-        return self._call("declare_page", {"epoch": epoch, "nonce": nonce, "digest": digest, "items": items}, _defined)
+        return self._call(
+            "declare_page", {"epoch": term.epoch, "nonce": term.nonce, "digest": digest, "items": items}, _defined
+        )
 
-    def remove(self, *, epoch: int, nonce: str, ids: Sequence[str]) -> Call[list[bool]]:
+    def remove(self, term: Term, *, ids: Sequence[str]) -> Call[list[bool]]:
         """Take out at most 250 schedules that the configuration no longer names; answer which were there."""
         assert len(ids) <= BATCH_MAX
-        return self._call("declare_remove", {"epoch": epoch, "nonce": nonce, "ids": ids}, _digits)
+        return self._call("declare_remove", {"epoch": term.epoch, "nonce": term.nonce, "ids": ids}, _digits)
 
-    def end(self, *, epoch: int, nonce: str, digest: str, is_applied: bool) -> Call[int]:
+    def end(self, term: Term, *, digest: str, is_applied: bool) -> Call[int]:
         """Note that the set with ``digest`` is brought in whole, or was refused with nothing changed."""
-        args = {"epoch": epoch, "nonce": nonce, "digest": digest, "is_applied": int(is_applied)}
+        args = {"epoch": term.epoch, "nonce": term.nonce, "digest": digest, "is_applied": int(is_applied)}
         return self._call("declare_end", args, number)
 
     def upsert(self, changes: Sequence[Change], *, wall_ms: int) -> Call[Defined]:

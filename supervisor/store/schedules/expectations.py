@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from supervisor.core.election.lease import Term
 from supervisor.store.scripts import Call, CallBuilder
 from supervisor.store.wire.codec import chunks, number, text
 
@@ -72,14 +73,14 @@ class LatenessReply(NamedTuple):
 class Expectations(CallBuilder):
     """Builds the calls."""
 
-    def check(self, *, epoch: int, nonce: str, told: Sequence[LatenessChange]) -> Call[LatenessReply]:
+    def check(self, term: Term, *, told: Sequence[LatenessChange]) -> Call[LatenessReply]:
         """Read what changed, and settle the changes of the last reply, which the caller has ``told``.
 
-        Running the call raises ``FencedError`` when (epoch, nonce) is not the current term.
+        Running the call raises ``FencedError`` when ``term`` is not the current one.
         """
         assert len(told) <= TOLD_MAX
         items = [value for each in told for value in (each.member, each.score)]
-        args = {"epoch": epoch, "nonce": nonce, "limit": TOLD_MAX, "items": items}
+        args = {"epoch": term.epoch, "nonce": term.nonce, "limit": TOLD_MAX, "items": items}
         return self._call("schedule_expectations", args, _parse)
 
 

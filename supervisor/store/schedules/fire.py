@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from supervisor.core.election.lease import Term
 from supervisor.core.model import FIRE_BATCH_MAX
 from supervisor.store.schedules.state import ScheduleState
 from supervisor.store.scripts import Call, CallBuilder
@@ -80,9 +81,8 @@ class Schedules(CallBuilder):
 
     def fire(
         self,
+        term: Term,
         *,
-        epoch: int,
-        nonce: str,
         items: Sequence[FireItem],
         at_ms: int = 0,
         skew_limit_ms: int = 500,
@@ -90,14 +90,14 @@ class Schedules(CallBuilder):
     ) -> Call[FireReply]:
         """Decide due times: enqueue, and advance watermarks, in one step.
 
-        Running the call raises ``FencedError`` when (epoch, nonce) is not the current term.
+        Running the call raises ``FencedError`` when ``term`` is not the current one.
         A repeated call answers DUP with ``mark_ms == new_mark_ms`` for the effects of the first one.
         ``at_ms`` is the wall clock that judged the items: where it is ahead of Redis', dependent items are SKEWED.
         """
         assert 0 < len(items) <= FIRE_BATCH_MAX
         args = {
-            "epoch": epoch, "nonce": nonce, "skew_limit_ms": skew_limit_ms, "log_cap": log_cap, "at_ms": at_ms,
-            "items": [value for item in items for value in item.arguments()],
+            "epoch": term.epoch, "nonce": term.nonce, "skew_limit_ms": skew_limit_ms, "log_cap": log_cap,
+            "at_ms": at_ms, "items": [value for item in items for value in item.arguments()],
         }  # fmt: skip
         return self._call("fire", args, parse_fired)
 
@@ -115,19 +115,19 @@ class Schedules(CallBuilder):
         assert 0 < len(ids) <= 4 * READ_MAX
         return self._call("schedule_read", {"ids": ids}, _definitions, keys={"definitions": self.keys.schedule_def})
 
-    def plan(self, *, epoch: int, nonce: str, items: Sequence[PlanItem]) -> Call[list[PlanCode]]:
+    def plan(self, term: Term, *, items: Sequence[PlanItem]) -> Call[list[PlanCode]]:
         """Put schedules into the plan or out of it, where they are still as they were read.
 
-        Running the call raises ``FencedError`` when (epoch, nonce) is not the current term.
+        Running the call raises ``FencedError`` when ``term`` is not the current one.
         """
         assert 0 < len(items) <= FIRE_BATCH_MAX
         flat = [value for item in items for value in item.arguments()]
-        return self._call("schedule_plan", {"epoch": epoch, "nonce": nonce, "items": flat}, parse_planned)
+        return self._call("schedule_plan", {"epoch": term.epoch, "nonce": term.nonce, "items": flat}, parse_planned)
 
-    def seed(self, *, epoch: int, nonce: str, seeds: Sequence[Seed]) -> Call[Seeded]:
+    def seed(self, term: Term, *, seeds: Sequence[Seed]) -> Call[Seeded]:
         """Write watermarks where there are none, after Redis lost them, unless a leader declared schedules since."""
         assert 0 < len(seeds) <= DECLARE_MAX
-        args = {"epoch": epoch, "nonce": nonce, "items": [value for seed in seeds for value in seed]}
+        args = {"epoch": term.epoch, "nonce": term.nonce, "items": [value for seed in seeds for value in seed]}
         parse = lambda reply: Seeded(number(reply[0]), number(reply[1]), reply[2] == 1)  # noqa: E731 - one expression
         return self._call("schedule_seed", args, parse)
 
@@ -136,13 +136,13 @@ class Schedules(CallBuilder):
         args = {"cursor": cursor, "count": AUDIT_PAGE}
         return self._call("schedule_audit", args, lambda reply: (text(reply[0]), texts(reply[1:])))
 
-    def rezone(self, *, epoch: int, nonce: str, version: str, cursor: str = "0") -> Call[tuple[str, int]]:
+    def rezone(self, term: Term, *, version: str, cursor: str = "0") -> Call[tuple[str, int]]:
         """Ask to look at a page of the schedules with a time zone, unless the plan was made under ``version``.
 
         Answers the next cursor, "0" at the end, and how many are to be looked at.
-        Running the call raises ``FencedError`` when (epoch, nonce) is not the current term.
+        Running the call raises ``FencedError`` when ``term`` is not the current one.
         """
-        args = {"epoch": epoch, "nonce": nonce, "version": version, "cursor": cursor, "count": AUDIT_PAGE}
+        args = {"epoch": term.epoch, "nonce": term.nonce, "version": version, "cursor": cursor, "count": AUDIT_PAGE}
         return self._call("schedule_rezone", args, lambda reply: (text(reply[0]), number(reply[1])))
 
     def state(self, schedule: str) -> Call[ScheduleState]:

@@ -173,7 +173,7 @@ def test_while_a_leader_brings_in_its_configuration_an_apply_waits(desk: Cluster
     """And goes on when it is done."""
     term = desk.world.lead()
     definitions, keys = Definitions(desk.world.keys), desk.world.keys
-    desk.world.run(definitions.begin(epoch=term.epoch, nonce=term.nonce, digest="d", lease_ms=5000))
+    desk.world.run(definitions.begin(term, digest="d", lease_ms=5000))
     waits: list[int] = []
 
     def execute(effect: Any) -> Any:
@@ -181,7 +181,7 @@ def test_while_a_leader_brings_in_its_configuration_an_apply_waits(desk: Cluster
             return desk.world.run(effect)
         waits.append(1)
         if len(waits) == 3:
-            desk.world.run(definitions.end(epoch=term.epoch, nonce=term.nonce, digest="d", is_applied=True))
+            desk.world.run(definitions.end(term, digest="d", is_applied=True))
         return None
 
     outcome = ApplyResult()

@@ -13,6 +13,7 @@ import pytest
 import redis
 
 from supervisor.clock import SystemClock
+from supervisor.core.election.lease import Term
 from supervisor.core.errors import FencedError, StoreRefusedError, StoreUnavailableError
 from supervisor.core.model import Kind
 from supervisor.settings.sections.models import RedisSettings
@@ -149,7 +150,7 @@ def test_a_fence_is_told_from_every_other_error(world: StoreCalls) -> None:
     """With the operation and both epochs."""
     term = world.lead()
     with pytest.raises(FencedError, match=f"declare_remove refused: epoch {term.epoch + 1} .*{term.epoch}"):
-        world.run(Definitions(world.keys).remove(epoch=term.epoch + 1, nonce=NONCE, ids=["s"]))
+        world.run(Definitions(world.keys).remove(Term(term.epoch + 1, NONCE, 0), ids=["s"]))
 
 
 def test_listening_returns_what_came_after_and_nothing_after_its_bound(world: StoreCalls) -> None:

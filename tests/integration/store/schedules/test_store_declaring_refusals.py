@@ -48,9 +48,9 @@ def test_a_renamed_schedule_and_a_new_follower_come_in_one_step(
     steps: list[list[str]] = []
     page = Definitions.page
 
-    def noted(self: Definitions, **options: Any) -> Any:
+    def noted(self: Definitions, term: Any, **options: Any) -> Any:
         steps.append([change.definition.id for change in options["changes"]])
-        return page(self, **options)
+        return page(self, term, **options)
 
     monkeypatch.setattr(Definitions, "page", noted)
     changed = [schedule(each.id, every_ms=7000) for each in others]

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from supervisor.core.election.lease import Term
 from supervisor.core.errors import FencedError, PayloadTooLargeError, StoreRefusedError
 from supervisor.core.model import FIRE_BATCH_MAX, Envelope, Kind, Outcome
 from supervisor.store.election.leases import LeaseView
@@ -84,7 +85,7 @@ def test_only_the_current_term_fires(world: StoreCalls, term: LeaseView, change:
     current = world.run(world.leases.view()).epoch
 
     with pytest.raises(FencedError) as caught:
-        world.run(world.schedules.fire(epoch=epoch, nonce=nonce, items=[item]))
+        world.run(world.schedules.fire(Term(epoch, nonce, 0), items=[item]))
     assert (caught.value.epoch, caught.value.current_epoch, caught.value.operation) == (epoch, current, "fire")
     assert world.stored()["s"].mark_ms == item.mark_ms
     assert world.run(world.queues.names()) == []
@@ -94,7 +95,7 @@ def test_the_empty_nonce_of_a_free_lease_opens_nothing(world: StoreCalls, term: 
     """After a release the record's nonce is empty; so must nobody's be."""
     world.run(world.leases.release(epoch=term.epoch, nonce=term.nonce, reason="x"))
     with pytest.raises(FencedError):
-        world.run(world.schedules.fire(epoch=term.epoch, nonce="", items=[world.item("s")]))
+        world.run(world.schedules.fire(Term(term.epoch, "", 0), items=[world.item("s")]))
 
 
 def test_a_term_that_ran_out_and_that_nobody_took_still_fires(world: StoreCalls, term: LeaseView) -> None:

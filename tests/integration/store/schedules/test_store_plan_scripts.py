@@ -31,7 +31,7 @@ def see(world: StoreCalls, *ids: str) -> list[Seen]:
 
 
 def plan(world: StoreCalls, term: LeaseView, *items: PlanItem) -> list[PlanCode]:
-    return list(world.run(world.schedules.plan(epoch=term.epoch, nonce=term.nonce, items=items)))
+    return list(world.run(world.schedules.plan(term, items=items)))
 
 
 def score(world: StoreCalls, name: str) -> float | None:
@@ -144,7 +144,7 @@ def test_only_the_current_term_plans_and_seeds(world: StoreCalls, term: LeaseVie
     with pytest.raises(FencedError):
         plan(world, term, PlanItem(seen, 99_000))
     with pytest.raises(FencedError):
-        world.run(world.schedules.seed(epoch=term.epoch, nonce=term.nonce, seeds=[Seed("x", 5, 0)]))
+        world.run(world.schedules.seed(term, seeds=[Seed("x", 5, 0)]))
     assert see(world, "a") == [seen]
 
 
@@ -158,8 +158,8 @@ def test_a_watermark_is_never_planned_into_the_future(world: StoreCalls, term: L
 
 def test_nothing_is_seeded_once_a_leader_has_declared_schedules(world: StoreCalls, term: LeaseView) -> None:
     """What has no watermark then is new, and owes nothing for the time before."""
-    world.run(Definitions(world.keys).begin(epoch=term.epoch, nonce=term.nonce, digest="other", lease_ms=5000))
-    seeded = world.run(world.schedules.seed(epoch=term.epoch, nonce=term.nonce, seeds=[Seed("new", 7, 2)]))
+    world.run(Definitions(world.keys).begin(term, digest="other", lease_ms=5000))
+    seeded = world.run(world.schedules.seed(term, seeds=[Seed("new", 7, 2)]))
 
     assert seeded == (0, 0, True)
     assert world.raw.hget(world.keys.schedule_mark, "new") is None
@@ -169,7 +169,7 @@ def test_seeds_are_written_only_where_there_is_nothing(world: StoreCalls, term: 
     """After a partial roll-back the server's watermark decides."""
     (seen,) = see(world, "a")
     seeds = [Seed("a", 5, 3), Seed("new", 7, 2), Seed("ahead", 10**14, 0)]
-    seeded = world.run(world.schedules.seed(epoch=term.epoch, nonce=term.nonce, seeds=seeds))
+    seeded = world.run(world.schedules.seed(term, seeds=seeds))
 
     assert seeded == (2, 2, False)
     assert see(world, "a")[0].mark_ms == seen.mark_ms
