@@ -157,7 +157,7 @@ class World:
         assert self._term is not None
         self.board.publish_term(NO_TERM)
         os.kill(self.pid, signal.SIGURG)
-        self.store.run(self._leases.release(epoch=self._term.epoch, nonce=self._term.nonce, reason="bench"))
+        self.store.run(self._leases.release(self._term, reason="bench"))
         self._term = None
 
     # Schedules.

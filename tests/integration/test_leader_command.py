@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from supervisor.core.election.lease import Term
 from supervisor.core.errors import EXIT_NO
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.client.sync_client import Store
@@ -50,7 +51,7 @@ class Election:
 
     def release(self, name: str, epoch: int) -> None:
         """Let ``name`` give its term back."""
-        self.store.run(self.leases.release(epoch=epoch, nonce=NONCES[name], reason="test"))
+        self.store.run(self.leases.release(Term(epoch, NONCES[name], 0), reason="test"))
 
     def begin(self, *arguments: str) -> Process:
         """Start ``tenure leader`` with these arguments."""
@@ -243,7 +244,7 @@ def test_a_hold_is_shown_and_cleared(election: Election) -> None:
     """After a loss of data, with on_data_loss: hold, a person lets the fires go on."""
     won = election.campaign("one")
     election.store.run(
-        election.leases.renew(epoch=won.epoch, nonce=NONCES["one"], duration_ms=5000, hold="Redis lost data")
+        election.leases.renew(Term(won.epoch, NONCES["one"], 0), duration_ms=5000, hold="Redis lost data")
     )
     assert "fires nothing until `tenure leader clear-hold`: Redis lost data" in election.tenure("show")[1]
     code, out, _ = election.tenure("clear-hold", "--yes")

@@ -56,12 +56,12 @@ class Real:
                     info=CandidateInfo(replica=str(replica)),
                 )
             case Renew(_, _, epoch, nonce):
-                call = self.leases.renew(epoch=self.epochs[epoch], nonce=_nonce(nonce), duration_ms=duration_ms)
+                call = self.leases.renew(Term(self.epochs[epoch], _nonce(nonce), 0), duration_ms=duration_ms)
             case Release(_, _, epoch, nonce):
-                call = self.leases.release(epoch=self.epochs[epoch], nonce=_nonce(nonce), reason="model")
+                call = self.leases.release(Term(self.epochs[epoch], _nonce(nonce), 0), reason="model")
             case Promote(_, _, epoch, nonce, new_nonce):
                 call = self.leases.promote(
-                    epoch=self.epochs[epoch], nonce=_nonce(nonce), new_nonce=_nonce(new_nonce), duration_ms=duration_ms
+                    Term(self.epochs[epoch], _nonce(nonce), 0), new_nonce=_nonce(new_nonce), duration_ms=duration_ms
                 )
             case _:
                 raise AssertionError(request)

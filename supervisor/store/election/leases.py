@@ -18,6 +18,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
+from supervisor.core.election.lease import Term
 from supervisor.core.json_values import read_json
 from supervisor.core.signing import Signer, without_mark
 from supervisor.store.keys import Keys, LeaseKeys
@@ -184,9 +185,8 @@ class Leases(CallBuilder):
 
     def renew(
         self,
+        term: Term,
         *,
-        epoch: int,
-        nonce: str,
         duration_ms: int,
         info: CandidateInfo | None = None,
         hold: str = "",
@@ -195,30 +195,27 @@ class Leases(CallBuilder):
         """Extend the caller's own term; never anybody else's.
 
         Args:
-            info: data about the caller for others from now on; None: as it was.
-            epoch: of the caller's term.
-            nonce: of the caller's term.
+            term: the caller's.
             duration_ms: how long it lasts from now.
+            info: data about the caller for others from now on; None: as it was.
             hold: why it must not fire until a person clears it; empty: nothing new.
             is_present: the caller shows by a subscription that it lives; the record then shows whether that is visible.
         """
         alive = self._alive if is_present else ""
-        args = {"epoch": epoch, "nonce": nonce, "duration_ms": duration_ms, "hold": hold, "alive": alive}
+        args = {"epoch": term.epoch, "nonce": term.nonce, "duration_ms": duration_ms, "hold": hold, "alive": alive}
         args |= {"replica": info.replica if info else "", "info": _entry(info) if info else ""}
         return self._call("lease_renew", args, _view)
 
-    def promote(
-        self, *, epoch: int, nonce: str, new_nonce: str, duration_ms: int, is_rolled_back: bool = False
-    ) -> Call[LeaseView]:
+    def promote(self, term: Term, *, new_nonce: str, duration_ms: int, is_rolled_back: bool = False) -> Call[LeaseView]:
         """Give the caller's own term a later epoch, after the confirmed death of its scheduler or a roll-back."""
         assert _NONCE.fullmatch(new_nonce), "a nonce is 32 hex digits"
-        args = {"epoch": epoch, "nonce": nonce, "new_nonce": new_nonce, "duration_ms": duration_ms}
+        args = {"epoch": term.epoch, "nonce": term.nonce, "new_nonce": new_nonce, "duration_ms": duration_ms}
         args["rolled_back"] = int(is_rolled_back)
         return self._call("lease_promote", args, _view)
 
-    def release(self, *, epoch: int, nonce: str, reason: str, prefer: str = "") -> Call[LeaseView]:
+    def release(self, term: Term, *, reason: str, prefer: str = "") -> Call[LeaseView]:
         """Give the caller's own term back; the event that wakes the standbys is part of it."""
-        args = {"epoch": epoch, "nonce": nonce, "reason": reason, "prefer": prefer}
+        args = {"epoch": term.epoch, "nonce": term.nonce, "reason": reason, "prefer": prefer}
         return self._call("lease_release", args, _view)
 
     def request_resign(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from supervisor.core.election.lease import Term
 from supervisor.core.errors import StoreUnavailableError
 from supervisor.core.model import Envelope, Kind, Template
 from supervisor.core.supervision.scoreboard import Board
@@ -67,7 +68,7 @@ class Replica:
 
     def renew(self, term: LeaseView) -> LeaseView:
         """Renew, as often as it takes."""
-        return self.patiently(self.leases.renew(epoch=term.epoch, nonce=NONCE, duration_ms=DURATION_MS))
+        return self.patiently(self.leases.renew(Term(term.epoch, NONCE, 0), duration_ms=DURATION_MS))
 
     def patiently(self, call: Call[Any]) -> Any:
         """Return the elector's answer: it tries again, as long as trying again may help."""

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import redis
 
+from supervisor.core.election.lease import Term
 from supervisor.core.errors import NotReplicatedError, StoreRefusedError, StoreUnavailableError
 from supervisor.core.model import Envelope, Kind, Template
 from supervisor.settings.sections.models import RedisSettings, Settings
@@ -119,7 +120,7 @@ def test_a_grant_that_was_found_again_is_not_confirmed_by_a_renewal_either(pair:
         store.run(campaign())
     view = store.run(LEASES.view())
     assert view.holder == "a"
-    renew = LEASES.renew(epoch=view.epoch, nonce="ab" * 16, duration_ms=60_000)
+    renew = LEASES.renew(Term(view.epoch, "ab" * 16, 0), duration_ms=60_000)
     with pytest.raises(NotReplicatedError):
         store.run(renew)
     pair.replica.signal(signal.SIGCONT)

@@ -8,6 +8,7 @@ import pytest
 import redis.exceptions as wire
 from redis.connection import SSLConnection, UnixDomainSocketConnection
 
+from supervisor.core.election.lease import Term
 from supervisor.core.errors import NotReplicatedError, StoreRefusedError, StoreUnavailableError
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.client import connection_options
@@ -160,7 +161,7 @@ def test_a_mistake_of_the_program_is_not_dressed_up() -> None:
 
 def test_only_the_leading_word_makes_a_fence() -> None:
     """A schedule may be called FENCED; fakeredis and servers word the rest differently."""
-    call = Leases(Keys("c")).renew(epoch=7, nonce="n", duration_ms=5)
+    call = Leases(Keys("c")).renew(Term(7, "n", 0), duration_ms=5)
     found = fenced(wire.ResponseError("FENCED 9 script: abc, on @user_script:1."), call)
     assert found is not None
     assert (found.epoch, found.current_epoch, found.operation) == (7, 9, "lease_renew")

@@ -226,8 +226,7 @@ class Elector:
             timeout_ns = min(timeout_ns, max(MILLISECOND_NS, term.trusted_until_ns - asked_at_ns))
         is_present = at.presence.is_shown(term.epoch)
         call = at.leases.renew(
-            epoch=term.epoch,
-            nonce=term.nonce,
+            term,
             duration_ms=at.timing.duration_ms,
             info=self._candidates.described(),
             hold=self._memory.hold,

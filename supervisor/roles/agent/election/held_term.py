@@ -117,8 +117,7 @@ class HeldTerm:
         self.term = replace(self.term, trusted_until_ns=0)
         self._publish(self.term)
         return at.leases.promote(
-            epoch=self.term.epoch,
-            nonce=self.term.nonce,
+            self.term,
             new_nonce=nonce,
             duration_ms=at.timing.duration_ms,
             is_rolled_back=self._memory.loss is Loss.ROLLED_BACK,
@@ -190,7 +189,7 @@ class Resignation:
         """Give the lease back in Redis, so that a standby leads at once. Idempotent, hence tried again."""
         at = self._at
         for _ in range(RELEASE_TRIES_MAX):
-            call = at.leases.release(epoch=term.epoch, nonce=term.nonce, reason=reason, prefer=prefer)
+            call = at.leases.release(term, reason=reason, prefer=prefer)
             asked_at_ns = at.now()
             try:
                 view = yield RunScript(call, at.timing.timeout_ns)

@@ -9,6 +9,7 @@ import pytest
 import redis
 
 import tenure
+from supervisor.core.election.lease import Term
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.client.preflight import acl_rules
 from supervisor.store.election.leases import Leases
@@ -50,7 +51,7 @@ def test_the_role_producer_may_lead_programs_and_not_replicas(real_server: RealS
             assert lead.confirm() == lead.epoch
             assert of_replicas.leader is None
         with pytest.raises(StoreRefusedError, match=r"(?i)permission|NOPERM|ACL"):
-            program.run(Leases(program.keys).release(epoch=1, nonce="1" * 32, reason="mine"))
+            program.run(Leases(program.keys).release(Term(1, "1" * 32, 0), reason="mine"))
     finally:
         program.close()
         producing.use(None)

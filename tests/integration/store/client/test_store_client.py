@@ -170,7 +170,7 @@ def test_a_release_wakes_who_listens(world: StoreCalls) -> None:
         target=lambda: heard.extend(f["kind"] for _, f in other.listen(world.keys.events, term.last_event, 20))
     )
     thread.start()
-    world.run(world.leases.release(epoch=term.epoch, nonce=NONCE, reason="x"))
+    world.run(world.leases.release(Term(term.epoch, NONCE, 0), reason="x"))
     thread.join(30)
     assert heard == ["released"]
 

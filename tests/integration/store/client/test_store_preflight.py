@@ -118,7 +118,7 @@ def test_the_documented_rights_are_enough_for_every_call(real_server: RealServer
             setattr(world, part, type(getattr(world, part))(type(world.keys)("small")))
         world.keys = type(world.keys)("small")
         term = world.lead()
-        world.run(world.leases.renew(epoch=term.epoch, nonce=term.nonce, duration_ms=5000))
+        world.run(world.leases.renew(term, duration_ms=5000))
         world.run(world.declare_call(term, schedule("s"), schedule("t")))
         world.run(world.remove_call(term, "t"))
         world.run(world.fire_call(term, world.item("s")))
@@ -143,7 +143,7 @@ def test_the_documented_rights_are_enough_for_every_call(real_server: RealServer
             world.sessions.dying(),
             world.sessions.bury(S),
             world.leases.candidates(),
-            world.leases.release(epoch=term.epoch, nonce=term.nonce, reason="x"),
+            world.leases.release(term, reason="x"),
         ):
             world.run(call)
         keys = type(world.keys)("small")

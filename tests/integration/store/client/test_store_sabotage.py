@@ -181,7 +181,7 @@ def test_memory_that_is_full_keeps_no_worker_out_and_no_leader(world: StoreCalls
     try:
         assert world.run(world.sessions.open("r.2/w-0/1", {"pid": 1}))
         assert world.run(world.sessions.beat([S])) == []
-        renewed = world.run(world.leases.renew(epoch=term.epoch, nonce=term.nonce, duration_ms=5000))
+        renewed = world.run(world.leases.renew(term, duration_ms=5000))
         assert renewed.code is LeaseCode.RENEWED
         assert world.run(commands.send("r.1", "c", Command(word=Word.REPORT)))
         world.run(commands.answer("r.1", "c", Answer(is_done=True)))
@@ -193,7 +193,7 @@ def test_memory_that_is_full_keeps_no_worker_out_and_no_leader(world: StoreCalls
         assert world.fetch("r.2/w-0/1", want=1) == ["held"]
         assert world.ack("r.2/w-0/1", "held").stale == []
         assert world.run(control.purge("default", "ready:a:1")) is not None
-        released = world.leases.release(epoch=term.epoch, nonce=term.nonce, reason="a test")
+        released = world.leases.release(term, reason="a test")
         assert world.run(released).code is LeaseCode.RELEASED
     finally:
         world.raw.config_set("maxmemory", 0)

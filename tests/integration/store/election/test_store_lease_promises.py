@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from supervisor.core.election.lease import Term
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.signing import Signer
 from supervisor.store.election.leases import CandidateInfo, LeaseCode, Leases, LeaseView
@@ -20,7 +21,7 @@ def history(world: StoreCalls) -> list[tuple[str, str]]:
 
 
 def promotion(world: StoreCalls, held: LeaseView, new_nonce: str = OTHER) -> LeaseView:
-    call = world.leases.promote(epoch=held.epoch, nonce=held.nonce, new_nonce=new_nonce, duration_ms=5000)
+    call = world.leases.promote(held, new_nonce=new_nonce, duration_ms=5000)
     return world.run(call)
 
 
@@ -48,13 +49,13 @@ def test_what_the_dead_scheduler_sent_late_is_refused(world: StoreCalls) -> None
 
     with pytest.raises(Exception, match=str(promoted.epoch)):
         world.run(late)
-    assert world.run(world.leases.renew(epoch=held.epoch, nonce=NONCE, duration_ms=9)).code is LeaseCode.LOST
+    assert world.run(world.leases.renew(Term(held.epoch, NONCE, 0), duration_ms=9)).code is LeaseCode.LOST
 
 
 def test_a_promotion_whose_answer_was_lost_is_the_same_when_asked_again(world: StoreCalls) -> None:
     """It renews, so that trust may count from the second question, and grants nothing more."""
     held = world.lead("a")
-    call = world.leases.promote(epoch=held.epoch, nonce=NONCE, new_nonce=OTHER, duration_ms=5000)
+    call = world.leases.promote(Term(held.epoch, NONCE, 0), new_nonce=OTHER, duration_ms=5000)
     first, second = world.twice(call)
 
     assert (first.code, second.code) == (LeaseCode.GRANTED, LeaseCode.SAME)
@@ -66,10 +67,10 @@ def test_a_promotion_whose_answer_was_lost_is_the_same_when_asked_again(world: S
 def test_a_late_promotion_of_an_old_term_changes_nothing(world: StoreCalls) -> None:
     """After another promotion, another holder, or a release of the term."""
     held = world.lead("a")
-    late = world.leases.promote(epoch=held.epoch, nonce=NONCE, new_nonce=OTHER, duration_ms=5000)
+    late = world.leases.promote(Term(held.epoch, NONCE, 0), new_nonce=OTHER, duration_ms=5000)
     promoted = promotion(world, held, THIRD)
     assert world.run(late).code is LeaseCode.LOST
-    world.run(world.leases.release(epoch=promoted.epoch, nonce=THIRD, reason="x"))
+    world.run(world.leases.release(Term(promoted.epoch, THIRD, 0), reason="x"))
     assert world.run(late).code is LeaseCode.LOST
     assert promotion(world, promoted).code is LeaseCode.LOST
     after = world.lead("b", "12" * 16, mode="free")
@@ -99,7 +100,7 @@ def test_a_promotion_is_above_the_fence(world: StoreCalls) -> None:
 def test_a_promotion_to_the_same_or_a_malformed_nonce_is_refused(world: StoreCalls, new_nonce: str) -> None:
     """The nonce tells the new incarnation from the old one."""
     held = world.lead("a")
-    call = world.leases.promote(epoch=held.epoch, nonce=NONCE, new_nonce=OTHER, duration_ms=5000)
+    call = world.leases.promote(Term(held.epoch, NONCE, 0), new_nonce=OTHER, duration_ms=5000)
     bad = type(call)(call.script, call.keys, (held.epoch, NONCE, new_nonce, 5000), call.parse)
 
     with pytest.raises(StoreRefusedError, match="nonce"):
@@ -114,7 +115,7 @@ def test_a_request_to_resign_reaches_the_named_term_with_its_next_renewal(world:
     held = world.lead("a")
     first, second = world.twice(world.leases.request_resign(epoch=held.epoch, to="b", by="me"))
     assert (first.code, second.code) == (LeaseCode.REQUESTED, LeaseCode.REQUESTED)
-    renewed = world.run(world.leases.renew(epoch=held.epoch, nonce=NONCE, duration_ms=5000))
+    renewed = world.run(world.leases.renew(Term(held.epoch, NONCE, 0), duration_ms=5000))
 
     assert (renewed.is_resign_requested, renewed.resign_to, renewed.resign_by) == (True, "b", "me")
     assert history(world)[1:] == [("resign_requested", "b")]
@@ -126,7 +127,7 @@ def test_a_signed_request_takes_the_place_of_one_that_is_not(world: StoreCalls) 
     world.run(world.leases.request_resign(epoch=held.epoch, to="b", by="stranger"))
     world.run(world.leases.request_resign(epoch=held.epoch, to="b", by="me", signer=signer, at_ms=5))
     world.run(world.leases.request_resign(epoch=held.epoch, to="b", by="stranger"))
-    renewed = world.run(world.leases.renew(epoch=held.epoch, nonce=NONCE, duration_ms=5000))
+    renewed = world.run(world.leases.renew(Term(held.epoch, NONCE, 0), duration_ms=5000))
 
     assert renewed.fault_of_resign(signer, 5) == ""
     assert [each.who for each in world.run(world.leases.history(9)) if each.kind == "resign_requested"] == [
@@ -144,7 +145,7 @@ def test_a_request_names_one_term_and_dies_with_it(world: StoreCalls) -> None:
     assert not promoted.is_resign_requested
     late = world.leases.request_resign(epoch=held.epoch, to="", by="me")
     assert world.run(late).code is LeaseCode.LOST
-    world.run(world.leases.release(epoch=promoted.epoch, nonce=OTHER, reason="x"))
+    world.run(world.leases.release(Term(promoted.epoch, OTHER, 0), reason="x"))
     free = world.leases.request_resign(epoch=promoted.epoch, to="", by="me")
     assert world.run(free).code is LeaseCode.LOST
 
@@ -155,7 +156,7 @@ def test_a_release_says_who_should_be_next_and_which_list_of_candidates_counts(w
     world.run(world.campaign_call("b", OTHER))
     world.run(world.campaign_call("b", OTHER))
     world.run(world.leases.withdraw("nobody"))
-    world.run(world.leases.release(epoch=held.epoch, nonce=NONCE, reason="requested", prefer="b"))
+    world.run(world.leases.release(Term(held.epoch, NONCE, 0), reason="requested", prefer="b"))
 
     event = world.store.listen(world.keys.events, held.last_event, 0.01)[0][1]
     assert (event["prefer"], event["roster"]) == ("b", "2")
@@ -172,7 +173,7 @@ def test_whoever_only_registers_never_leads(world: StoreCalls) -> None:
     view = world.run(world.campaign_call("w", OTHER, mode="register", info=info))
     assert (view.code, view.epoch) == (LeaseCode.DENIED, 0)
     held = world.lead("a")
-    world.run(world.leases.release(epoch=held.epoch, nonce=NONCE, reason="x"))
+    world.run(world.leases.release(Term(held.epoch, NONCE, 0), reason="x"))
 
     assert world.run(world.campaign_call("w", OTHER, mode="register", info=info)).code is LeaseCode.DENIED
     assert [one.participates for one in world.run(world.leases.candidates())] == [True, False]
@@ -184,7 +185,7 @@ def test_candidates_that_vanished_a_day_ago_are_forgotten(world: StoreCalls) -> 
     world.raw.hset(world.keys.candidates, "gone", f"{held.now_ms - DAY_MS - 1000} {{}}")
     world.raw.hset(world.keys.candidates, "away", f"{held.now_ms - DAY_MS + 60_000} {{}}")
     world.raw.hset(world.keys.candidates, "odd", "not ours")
-    world.run(world.leases.release(epoch=held.epoch, nonce=NONCE, reason="x"))
+    world.run(world.leases.release(Term(held.epoch, NONCE, 0), reason="x"))
     world.lead("b", OTHER, mode="free")
 
     assert [one.replica for one in world.run(world.leases.candidates())] == ["a", "away", "b"]
@@ -194,7 +195,7 @@ def test_a_grant_says_how_long_nobody_held_the_lease(world: StoreCalls) -> None:
     """From the release, or from the end of a lease that ran out, by the server's own clock."""
     first = world.lead("a")
     assert first.gap_ms == -1
-    world.run(world.leases.release(epoch=first.epoch, nonce=NONCE, reason="x"))
+    world.run(world.leases.release(Term(first.epoch, NONCE, 0), reason="x"))
     world.raw.hset(world.keys.lease, "released_at", world.run(world.leases.view()).now_ms - 500)
     second = world.lead("b", OTHER, mode="free")
     assert 500 <= second.gap_ms < 10_000
@@ -253,14 +254,14 @@ def test_a_hold_outlives_terms_until_a_person_clears_it(world: StoreCalls) -> No
     assert first.hold == "data"
     promoted = promotion(world, first)
     assert promoted.hold == "data"
-    world.run(world.leases.release(epoch=promoted.epoch, nonce=OTHER, reason="x"))
+    world.run(world.leases.release(Term(promoted.epoch, OTHER, 0), reason="x"))
     assert world.lead("b", THIRD, mode="free").hold == "data"
     cleared, again = world.twice(world.leases.clear_hold(by="me"))
 
     assert (cleared.code, again.code, again.hold) == (LeaseCode.CLEARED, LeaseCode.ALREADY, "")
     assert history(world)[-1] == ("hold_cleared", "data")
     term = world.run(world.leases.view())
-    held = world.leases.renew(epoch=term.epoch, nonce=THIRD, duration_ms=5000, hold="rolled_back")
+    held = world.leases.renew(Term(term.epoch, THIRD, 0), duration_ms=5000, hold="rolled_back")
     assert world.run(held).hold == "rolled_back"
 
 
@@ -315,14 +316,14 @@ def test_an_absent_holder_is_replaced_only_if_it_was_visible_when_it_renewed_las
 
     assert campaign(0) is LeaseCode.DENIED  # it never said that it shows itself
     shown = Shown(world, held.epoch)
-    assert world.run(leases.renew(epoch=held.epoch, nonce=NONCE, duration_ms=5000, is_present=True)).presence == 1
+    assert world.run(leases.renew(Term(held.epoch, NONCE, 0), duration_ms=5000, is_present=True)).presence == 1
     assert campaign(1) is LeaseCode.DENIED  # it is there
     shown.end()
     assert campaign(0) is LeaseCode.DENIED  # it renewed since
-    assert world.run(leases.renew(epoch=held.epoch, nonce=NONCE, duration_ms=5000, is_present=True)).presence == 0
+    assert world.run(leases.renew(Term(held.epoch, NONCE, 0), duration_ms=5000, is_present=True)).presence == 0
     assert campaign(2) is LeaseCode.DENIED  # it renewed, and was not visible: nobody may conclude anything
     shown = Shown(world, held.epoch)
-    assert world.run(leases.renew(epoch=held.epoch, nonce=NONCE, duration_ms=5000, is_present=True)).presence == 1
+    assert world.run(leases.renew(Term(held.epoch, NONCE, 0), duration_ms=5000, is_present=True)).presence == 1
     shown.end()
 
     assert campaign(3) is LeaseCode.GRANTED

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from supervisor.core.election.lease import Term
 from supervisor.core.errors import StoreRefusedError
 from supervisor.store.election.leases import CandidateInfo, LeaseCode
 from tests.kit.builders import NONCE, StoreCalls
@@ -50,7 +51,7 @@ def test_a_held_lease_is_denied_and_the_denial_teaches_the_record(world: StoreCa
 def test_what_stands_still_for_the_caller_must_be_what_is_there(world: StoreCalls, mode: str) -> None:
     """A follower that watched another sequence number has not watched this holder."""
     held = world.lead("a")
-    world.run(world.leases.renew(epoch=held.epoch, nonce=NONCE, duration_ms=5000))
+    world.run(world.leases.renew(Term(held.epoch, NONCE, 0), duration_ms=5000))
     stale = world.campaign_call("b", OTHER, mode=mode, observed_epoch=held.epoch, observed_seq=0)
 
     assert world.run(stale).code is LeaseCode.DENIED
@@ -60,7 +61,7 @@ def test_what_stands_still_for_the_caller_must_be_what_is_there(world: StoreCall
 def test_a_sequence_number_that_cannot_be_read_is_not_that_of_the_grant(world: StoreCalls, seq: str | None) -> None:
     """Its holder may have renewed since: who watched the grant has not watched that. Who watched the rubbish has."""
     held = world.lead("a", duration_ms=300_000)
-    world.run(world.leases.renew(epoch=held.epoch, nonce=NONCE, duration_ms=5000))
+    world.run(world.leases.renew(Term(held.epoch, NONCE, 0), duration_ms=5000))
     if seq is None:
         world.raw.hdel(world.keys.lease, "seq")
     else:
@@ -114,9 +115,9 @@ def test_renewing_extends_only_the_callers_own_term(world: StoreCalls) -> None:
     """A stale holder must not prolong its successor, nor bring its own term back."""
     held = world.lead("a")
     for epoch, nonce in ((held.epoch, OTHER), (held.epoch - 1, NONCE)):
-        assert world.run(world.leases.renew(epoch=epoch, nonce=nonce, duration_ms=9)).code is LeaseCode.LOST
+        assert world.run(world.leases.renew(Term(epoch, nonce, 0), duration_ms=9)).code is LeaseCode.LOST
 
-    first, second = world.twice(world.leases.renew(epoch=held.epoch, nonce=NONCE, duration_ms=7000))
+    first, second = world.twice(world.leases.renew(Term(held.epoch, NONCE, 0), duration_ms=7000))
     assert (first.code, first.seq, second.seq) == (LeaseCode.RENEWED, 1, 2)
     assert second.duration_ms == 7000
 
@@ -126,7 +127,7 @@ def test_renewing_after_the_end_reclaims_a_term_that_nobody_took(world: StoreCal
     held = world.lead("a")
     world.raw.hset(world.keys.lease, "until", 1)
 
-    view = world.run(world.leases.renew(epoch=held.epoch, nonce=NONCE, duration_ms=5000))
+    view = world.run(world.leases.renew(Term(held.epoch, NONCE, 0), duration_ms=5000))
     assert (view.code, view.epoch) == (LeaseCode.RECLAIMED, held.epoch)
     assert events(world) == ["acquired", "reclaimed"]
 
@@ -136,14 +137,14 @@ def test_renewing_on_an_emptied_server_creates_nothing(world: StoreCalls) -> Non
     held = world.lead("a")
     world.raw.delete(world.keys.lease)
 
-    assert world.run(world.leases.renew(epoch=held.epoch, nonce=NONCE, duration_ms=5000)).code is LeaseCode.MISSING
+    assert world.run(world.leases.renew(Term(held.epoch, NONCE, 0), duration_ms=5000)).code is LeaseCode.MISSING
     assert not world.raw.exists(world.keys.lease)
 
 
 def test_a_release_frees_the_lease_wakes_standbys_and_may_be_repeated(world: StoreCalls) -> None:
     """State and event are one step, so no standby can miss the hand-over."""
     held = world.lead("a")
-    first, second = world.twice(world.leases.release(epoch=held.epoch, nonce=NONCE, reason="shutdown"))
+    first, second = world.twice(world.leases.release(Term(held.epoch, NONCE, 0), reason="shutdown"))
 
     assert (first.code, second.code) == (LeaseCode.RELEASED, LeaseCode.ALREADY)
     assert first.holder == ""
@@ -164,7 +165,7 @@ def test_a_late_release_does_not_touch_the_successor(world: StoreCalls) -> None:
     new = world.lead("b", OTHER, mode="expired", observed_epoch=old.epoch)
 
     for epoch, nonce in ((old.epoch, NONCE), (new.epoch, NONCE), (old.epoch, OTHER)):
-        assert world.run(world.leases.release(epoch=epoch, nonce=nonce, reason="late")).code is LeaseCode.LOST
+        assert world.run(world.leases.release(Term(epoch, nonce, 0), reason="late")).code is LeaseCode.LOST
     assert world.run(world.leases.view()).holder == "b"
     assert world.run(world.leases.view()).epoch == new.epoch
 
@@ -172,9 +173,9 @@ def test_a_late_release_does_not_touch_the_successor(world: StoreCalls) -> None:
 def test_a_released_term_cannot_be_renewed(world: StoreCalls) -> None:
     """The empty nonce of a free lease equals nobody's."""
     held = world.lead("a")
-    world.run(world.leases.release(epoch=held.epoch, nonce=NONCE, reason="x"))
+    world.run(world.leases.release(Term(held.epoch, NONCE, 0), reason="x"))
 
-    assert world.run(world.leases.renew(epoch=held.epoch, nonce=NONCE, duration_ms=5000)).code is LeaseCode.LOST
+    assert world.run(world.leases.renew(Term(held.epoch, NONCE, 0), duration_ms=5000)).code is LeaseCode.LOST
 
 
 def test_viewing_writes_nothing(world: StoreCalls) -> None:
@@ -192,7 +193,7 @@ def test_candidates_are_seen_when_they_campaign_or_renew(world: StoreCalls) -> N
     world.raw.hset(world.keys.candidates, "c", "12 not json of ours")
     before = {info.replica: info for info in world.run(world.leases.candidates())}
     world.raw.hset(world.keys.candidates, "a", b"1 " + world.raw.hget(world.keys.candidates, "a").split(b" ", 1)[1])
-    world.run(world.leases.renew(epoch=held.epoch, nonce=NONCE, duration_ms=5000))
+    world.run(world.leases.renew(Term(held.epoch, NONCE, 0), duration_ms=5000))
     after = {info.replica: info for info in world.run(world.leases.candidates())}
 
     assert list(before) == ["a", "b", "c"]

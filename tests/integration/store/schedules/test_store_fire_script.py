@@ -79,7 +79,7 @@ def test_only_the_current_term_fires(world: StoreCalls, term: LeaseView, change:
     elif change == "other nonce":
         nonce = OTHER
     elif change == "released":
-        world.run(world.leases.release(epoch=epoch, nonce=nonce, reason="x"))
+        world.run(world.leases.release(Term(epoch, nonce, 0), reason="x"))
     else:
         world.raw.delete(world.keys.lease)
     current = world.run(world.leases.view()).epoch
@@ -93,7 +93,7 @@ def test_only_the_current_term_fires(world: StoreCalls, term: LeaseView, change:
 
 def test_the_empty_nonce_of_a_free_lease_opens_nothing(world: StoreCalls, term: LeaseView) -> None:
     """After a release the record's nonce is empty; so must nobody's be."""
-    world.run(world.leases.release(epoch=term.epoch, nonce=term.nonce, reason="x"))
+    world.run(world.leases.release(term, reason="x"))
     with pytest.raises(FencedError):
         world.run(world.schedules.fire(Term(term.epoch, "", 0), items=[world.item("s")]))
 
