@@ -163,7 +163,7 @@ MUTANTS: dict[str, Mutation] = {
     ),
     "fire does not compare the watermark": lua(
         "lib/fire_decide.lua",
-        "if (marks[n] or '0') ~= item.mark or nominal <= mark or new_mark <= mark then",
+        "if marks[n] ~= item.mark or nominal <= mark or new_mark <= mark then",
         "if false then",
     ),
     "fire lets any clock push the watermark": lua(
@@ -182,7 +182,7 @@ MUTANTS: dict[str, Mutation] = {
     ),
     "campaign grants to anyone": lua("lease_campaign.lua", "if not reason then", "if false then"),
     "campaign deposes a holder for a newcomer": lua(
-        "lease_campaign.lua", "mode == 'cold' and is_watched and (count(r[5]) or 0) <= now", "mode == 'cold'"
+        "lease_campaign.lua", "mode == 'cold' and is_watched and (natural(r[5]) or 0) <= now", "mode == 'cold'"
     ),
     "epochs come from the clock alone": lua(
         "lease_campaign.lua", re.compile(r"local granted = .*"), "local granted = whole(now % 7 + 1)"

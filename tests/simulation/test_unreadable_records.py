@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ from supervisor.roles.agent.election.context import ElectionTiming
 from supervisor.settings.sections.models import ElectionSettings
 from supervisor.store.election.leases import Leases
 from supervisor.store.keys import Keys
+from supervisor.store.schedules.reads import Views
 from supervisor.testing.replica import Replica
 from supervisor.testing.server import Server, driven_time
 from supervisor.testing.world import ReplicaClock, S, World
@@ -35,7 +38,7 @@ CANDIDATES = (
 class Cluster:
     """Two replicas and a schedule of a second."""
 
-    def __init__(self) -> None:
+    def __init__(self, *others: ScheduleDef) -> None:
         self.world = World(Server(Keys("rubbish")), seed=1)
         timing = ElectionTiming.of(ElectionSettings())
         self.replicas = [
@@ -44,7 +47,7 @@ class Cluster:
                 self.world.server.keys,
                 name,
                 timing=timing,
-                definitions=(TICK,),
+                definitions=(TICK, *others),
                 clock=ReplicaClock(self.world),
             )
             for name in ("one", "two")
@@ -147,3 +150,62 @@ def test_the_events_of_a_stranger_end_nothing(cluster: Cluster) -> None:
         cluster.world.server.store.raw.xadd(cluster.world.server.keys.events, fields)
         cluster.pass_s(LEASE_S + 1)
         cluster.check(str(fields))
+
+
+VICTIMS = (
+    ScheduleDef(id="v.waits", template=Template(job="sim.job", kind=Kind.SYNC), every_ms=1000, overlap="buffer_all"),
+    ScheduleDef(id="v.skips", template=Template(job="sim.job", kind=Kind.SYNC), cron="* * * * * *", overlap="skip"),
+    ScheduleDef(id="v.rests", template=Template(job="sim.job", kind=Kind.SYNC), every_ms=1000, paused=True),
+)
+VALUES = (b"", b"rubbish", b"-1", b"9" * 400, b"\xff\xfe")
+SCORES = ("inf", "-inf", 1e300, 0.5)
+OF_ELECTION = {"lease", "fence", "genesis", "candidates", "events"}
+
+
+def foreign_writes(raw: Any, key: bytes) -> Iterator[tuple[str, Callable[[], object]]]:
+    """Yield each odd value that each place of ``key`` may have, but for what the schedule ``tick`` has there."""
+    kind, places = raw.type(key), list[tuple[object, Callable[[], object]]]()
+    if kind == b"hash":
+        places = [(f"{f!r} {v!r}", partial(raw.hset, key, f, v)) for f in raw.hkeys(key) for v in VALUES]
+    elif kind == b"zset":
+        members = raw.zrange(key, 0, -1)
+        places = [(f"{m!r} {score}", partial(raw.zadd, key, {m: score})) for m in members for score in SCORES]
+    adds = {
+        b"zset": lambda value: raw.zadd(key, {value: 1}),
+        b"list": lambda value: raw.lpush(key, value),
+        b"set": lambda value: raw.sadd(key, value),
+        b"string": lambda value: raw.set(key, value),
+        b"stream": lambda value: raw.xadd(key, {value: value}),
+        b"hash": lambda value: raw.hset(key, value, value),
+    }
+    places += [(value, partial(adds[kind], value)) for value in VALUES]
+    return ((str(place)[:40], write) for place, write in places if "tick" not in str(place))
+
+
+def test_no_value_of_a_key_stops_other_schedules() -> None:
+    """Each place of each key in turn holds what nobody would write: the rest is fired, read and declared as before."""
+    cluster = Cluster(*VICTIMS)
+    server = cluster.world.server
+    views, walked = Views(server.keys), 0
+    with driven_time(cluster.world.server_time_s):
+        cluster.begin()
+        cluster.pass_s(3)
+        raw = server.store.raw
+        for key in sorted(raw.keys()):
+            name = key.decode().removeprefix(server.keys.prefix)
+            if name in OF_ELECTION:
+                continue
+            for place, write in foreign_writes(raw, key):
+                kept = raw.dump(key)
+                write()
+                if name == "schedule:sets":
+                    (leader,) = cluster.leaders
+                    next(replica for replica in cluster.replicas if replica.name == leader).replace_scheduler()
+                    cluster.pass_s(1)
+                cluster.check(f"{name} {place}")
+                server.execute(views.browse(count=10))
+                server.execute(views.inspect([each.id for each in VICTIMS]))
+                raw.restore(key, 0, kept, replace=True)
+                cluster.pass_s(1)
+                walked += 1
+    assert walked > 150

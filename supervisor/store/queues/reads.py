@@ -235,7 +235,7 @@ def _dead(queue: str, reply: Any) -> list[DeadRun]:
         run = DeadRun(
             queue=queue,
             run_id=text(run_id),
-            died_ms=number(died),
+            died_ms=foreign_moment(died) or 0,
             attempts=attempts,
             crashes=crashes,
             interrupts=interrupts,

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from supervisor.store.scripts import Call, CallBuilder
-from supervisor.store.wire.codec import number, pairs, text, texts
+from supervisor.store.wire.codec import foreign_number, pairs, text, texts
 
 INFO_TTL_MS = 86_400_000
 _JOBS_PAGE = 1000
@@ -91,7 +91,7 @@ def check_session(session: str) -> str:
 
 
 def _counters(reply: Any) -> dict[str, int]:
-    return {text(session): number(counter) for session, counter in pairs(reply)}
+    return {text(session): foreign_number(counter) or 0 for session, counter in pairs(reply)}
 
 
 def _texts_by_name(reply: Any) -> dict[str, str]:

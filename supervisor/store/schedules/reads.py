@@ -15,7 +15,7 @@ from supervisor.store.schedules.definitions import DYNAMIC, Change
 from supervisor.store.schedules.expectations import Expected
 from supervisor.store.schedules.state import ScheduleState
 from supervisor.store.scripts import Call, CallBuilder
-from supervisor.store.wire.codec import chunks, cut, foreign_moment, number, optional_number, text
+from supervisor.store.wire.codec import chunks, cut, foreign_moment, foreign_number, number, text
 from supervisor.store.wire.definition import StoredDefinition, unpack_definition
 
 PAGE = 250
@@ -183,7 +183,7 @@ def _each_inspection(reply: Any) -> Iterator[Inspection]:
             state=state,
             live=[(queue, run) for queue, _, run in runs],
             buffered=number(buffered),
-            first_buffered_ms=[int(nominal) for nominal in text(first).split()],
-            removed_ms=optional_number(removed),
+            first_buffered_ms=[at for each in text(first).split() if (at := foreign_number(each))],
+            removed_ms=foreign_number(removed),
             now_ms=now_ms,
         )

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.checks import FireRefusal
 from supervisor.store.scripts import Argument
-from supervisor.store.wire.codec import foreign_moment, number, optional_number, text
+from supervisor.store.wire.codec import foreign_moment, number, text
 from supervisor.store.wire.envelope import Packed
 
 NOTHING = Packed("", "", b"")
@@ -233,7 +233,7 @@ def parse_due(reply: Any) -> DueReply:
         planned=number(planned),
         defined=number(defined),
         overdue=number(overdue),
-        next_ms=optional_number(next_ms),
+        next_ms=foreign_moment(next_ms),
         is_full=is_full == b"1",
         last_change=text(last_change),
         is_late_full=is_late_full == b"1",
@@ -250,7 +250,7 @@ def _seen(flat: Sequence[Any]) -> Iterator[Seen]:
         name, score, revision, digest, mark, state, pause, live, count = flat[at : at + 9]
         at += 9 + int(count)
         yield Seen(
-            name.decode(),
+            text(name),
             foreign_moment(score),
             int(revision) if revision else None,
             digest.decode(),

@@ -14,7 +14,7 @@ if not_whole(number, kept, ttl_ms) or tonumber(number) < 1 or tonumber(kept) < 1
   return refuse('number, kept or ttl_ms')
 end
 if #ARGV - FIRST + 1 > EVENTS_MAX then return refuse('too many events') end
-if tonumber(number) <= tonumber(redis.call('GET', writer) or '0') then return 0 end
+if tonumber(number) <= (natural(redis.call('GET', writer)) or 0) then return 0 end
 for i = FIRST, #ARGV do
   redis.call('XADD', log, 'MAXLEN', '~', kept, '*', 'e', ARGV[i])
 end

@@ -33,7 +33,7 @@ local function quoted(text) -- as JSON; bytes that are no UTF-8 stay, and the wo
 end
 
 local counted, aside = keys.cloudforet_ingested, keys.cloudforet_aside(queue)
-local number, set_aside, fresh, ids = tonumber(redis.call('HGET', counted, queue) or '0'), 0, {}, {}
+local number, set_aside, fresh, ids = natural(redis.call('HGET', counted, queue)) or 0, 0, {}, {}
 for n, message in ipairs(messages) do
   local id
   repeat -- a run that somebody gave such an id keeps its data

@@ -3,7 +3,7 @@
 -- KEYS  lease          hash: the current term; counts the changes of that list
 --       candidates     hash: who could lead
 -- ARGV  replicas...    whose entries go, at most 100
--- Includes  number
+-- Includes  clock
 --
 -- Returns  how many were there
 local gone = redis.call('HDEL', candidates, unpack(ARGV))

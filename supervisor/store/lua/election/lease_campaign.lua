@@ -48,7 +48,7 @@ local now = now_ms()
 local r = redis.call('HMGET', lease, 'epoch', 'nonce', 'holder', 'seq', 'until', 'transitions', 'released_at',
   'presence')
 local epoch, holder = epoch_of(r[1]) or 0, r[3] or ''
-local is_watched = whole(epoch) == epoch_seen and whole(count(seq_text(r[4], r[1])) or UNREADABLE) == seq_seen
+local is_watched = whole(epoch) == epoch_seen and whole(natural(seq_text(r[4], r[1])) or UNREADABLE) == seq_seen
 local is_new = inform('HSET', candidates, replica, whole(now) .. ' ' .. info) == 1
 if is_new and r[1] then
   raise(lease, 'roster', 0)
@@ -71,7 +71,7 @@ elseif mode == 'expired' and is_watched then
   reason = 'expired'
 elseif mode == 'presence' and is_watched and r[8] == '1' and presence_of(alive, r[1]) == 0 then
   reason = 'presence'
-elseif mode == 'cold' and is_watched and (count(r[5]) or 0) <= now then
+elseif mode == 'cold' and is_watched and (natural(r[5]) or 0) <= now then
   reason = 'cold'
 elseif holder == replica and not is_readable(r[1], r[2]) then
   reason = 'unreadable'
@@ -88,7 +88,7 @@ redis.call('SET', fence, granted)
 redis.call('SETNX', genesis, nonce)
 redis.call('HSET', lease, 'epoch', granted, 'nonce', nonce, 'holder', replica, 'seq', '0', 'duration', duration_ms,
   'until', whole(now + tonumber(duration_ms)), 'acquired', whole(now), 'renewed', whole(now), 'presence', '0',
-  'transitions', whole((count(r[6]) or 0) + 1), 'host', host, 'pid', pid, 'version', version)
+  'transitions', whole((natural(r[6]) or 0) + 1), 'host', host, 'pid', pid, 'version', version)
 if is_new and not r[1] then
   raise(lease, 'roster', 0)
 end
@@ -112,10 +112,10 @@ event('acquired', granted, replica, reason)
 
 local known = inform('HGETALL', candidates) or {}
 for i = 1, #known, 2 do
-  local seen = count(string.match(known[i + 1], '^%d+'))
+  local seen = natural(string.match(known[i + 1], '^%d+'))
   if not seen or math.abs(now - seen) > FORGET_MS then
     redis.call('HDEL', candidates, known[i])
   end
 end
-local ended = count(holder == '' and r[7] or r[5])
+local ended = natural(holder == '' and r[7] or r[5])
 return world('GRANTED', now, -1, r[1] and ended and math.max(0, now - ended) or -1)

@@ -31,7 +31,7 @@ local replica = replica ~= '' and replica or r[3] or ''
 if not r[1] then return world('MISSING', now) end
 if r[1] ~= epoch or r[2] ~= nonce then return world('LOST', now) end
 
-local lapsed = (count(r[4]) or 0) < now
+local lapsed = (natural(r[4]) or 0) < now
 local presence = presence_of(alive, r[1])
 redis.call('HSET', lease, 'holder', replica, 'until', whole(now + tonumber(duration_ms)), 'duration', duration_ms,
   'renewed', whole(now), 'presence', presence > 0 and '1' or '0')

@@ -28,6 +28,23 @@ local function foreign(text)
   return digits and math.min(tonumber(digits), 1000000000000)
 end
 
+-- The number that a text is which anybody may have written, below 2^53; nil for what is none.
+local function natural(text)
+  return text and #text <= 15 and string.match(text, '^%d+$') and tonumber(text) or nil
+end
+
+-- Add one, or `by`, to a number of a hash, and return it. What is none begins at `first`.
+local function raise(key, field, first, by)
+  local n = (natural(redis.call('HGET', key, field)) or first) + (by or 1)
+  redis.call('HSET', key, field, whole(n))
+  return n
+end
+
+-- A watermark or a nominal time as it was written; nil for what is none.
+local function moment(text)
+  return natural(text) and text
+end
+
 -- The reply of a command on a key that only informs people or wakes somebody earlier; nil if Redis refused it (a key of
 -- another type, a stream whose ids are used up). It never stops what the key tells of.
 local function inform(...)

@@ -49,7 +49,7 @@ local function look_at(id, kind, now)
 end
 
 local function mark_of(id)
-  return tonumber(redis.call('HGET', keys.schedule_mark, id) or '0') or 0
+  return natural(redis.call('HGET', keys.schedule_mark, id)) or 0
 end
 
 -- The time that passed in a pause does not count as missed, unless the schedule asks for it.

@@ -72,7 +72,7 @@ local function add(d, set, now)
   if followed_by(d.json) then
     inherit_floor(id, d.former)
   end
-  redis.call('HSET', keys.schedule_mark, id, seeded or whole(mark))
+  redis.call('HSET', keys.schedule_mark, id, moment(seeded) or whole(mark))
   return whole((memory and memory.revision or 0) + 1)
 end
 

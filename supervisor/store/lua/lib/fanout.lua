@@ -96,7 +96,7 @@ local function tally_write(of)
   for field, n in pairs(of.add) do
     local name = field
     if string.sub(field, 1, 2) == 'c:' and redis.call('HEXISTS', key, field) == 0
-      and redis.call('HINCRBY', key, 'names', 1) > TALLY_NAMES_MAX then
+      and raise(key, 'names', 0) > TALLY_NAMES_MAX then
       name = 'c:other'
     end
     if n ~= 0 then
@@ -182,7 +182,7 @@ local function tally_open(id, has_children, left_behind)
       redis.call('HSET', key, 'after', schedule)
     end
     tally_add(id, 'left', 0) -- it may be complete at once
-    local last = #follow > 0 and redis.call('HINCRBY', key, 'thens', #follow)
+    local last = #follow > 0 and raise(key, 'thens', 0, #follow)
     for n, line in ipairs(follow) do
       redis.call('HSET', key, 'then:' .. whole(last - #follow + n), line)
     end

@@ -77,8 +77,8 @@ end
 
 -- A nominal time, or some that were missed, by the schedule's trigger.
 local function due(n, item, policy)
-  local nominal, new_mark, mark = tonumber(item.nominal), tonumber(item.new_mark), tonumber(marks[n] or '0')
-  if (marks[n] or '0') ~= item.mark or nominal <= mark or new_mark <= mark then return 'DUP' end
+  local nominal, new_mark, mark = tonumber(item.nominal), tonumber(item.new_mark), tonumber(marks[n])
+  if marks[n] ~= item.mark or nominal <= mark or new_mark <= mark then return 'DUP' end
   if math.max(nominal, new_mark) > now + limit or (is_ahead and item.missed ~= '0') then return 'SKEWED' end
   if policy.runs and state_fired(state(n)) >= policy.runs then
     complete(n, policy)

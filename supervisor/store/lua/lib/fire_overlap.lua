@@ -93,7 +93,12 @@ end
 local function waiting(n, item, policy)
   local what, key, how = item.what, keys.schedule_buffer(item.name), policy.overlap
   local numbers = state_numbers(state(n))
-  if redis.call('LINDEX', key, 0) ~= item.nominal then return 'DUP' end
+  local first = redis.call('LINDEX', key, 0)
+  while first and not moment(first) do
+    redis.call('LPOP', key)
+    first = redis.call('LINDEX', key, 0)
+  end
+  if first ~= item.nominal then return 'DUP' end
   local code = 'FIRED'
   if what == 'drop' then -- not before its turn has come
     code = (how == 'allow' or #live(n) < policy.running) and 'DROPPED' or 'HELD'

@@ -32,6 +32,9 @@ local function read_schedules(current, skew_ms, asked_ms)
   now, limit = now_ms(), tonumber(skew_ms)
   is_ahead = tonumber(asked_ms) > now + limit -- the caller's clock is: what it judged by the time is no fact
   at, term = whole(now), current
+  for n = 1, #names do
+    marks[n] = moment(marks[n]) or '0'
+  end
   for _, item in ipairs(items) do -- what may have to give way lies in these
     for queue in string.gmatch(item.policy.overlap ~= 'allow' and lives[item.n] or '', '(%S+) [^\n]+') do
       verify(queue)

@@ -32,7 +32,7 @@ local function write_schedules()
     end
     if wanted[n] then
       new_marks[#new_marks + 1] = name
-      new_marks[#new_marks + 1] = marks[n] or '0'
+      new_marks[#new_marks + 1] = marks[n]
       if scores[n] and tonumber(scores[n]) <= 0 then
         wanted[n] = nil -- somebody asked to look at it since it was planned
       elseif wanted[n] == '' then

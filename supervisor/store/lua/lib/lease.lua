@@ -5,12 +5,11 @@
 --       genesis
 --       events
 -- Includes  clock
---           number
 local EVENTS_MAX = 1000
 local EPOCH_MAX = 1e14 -- no clock in ms comes near it: nothing is counted on from a number above
 
 local function epoch_of(text)
-  local n = count(text)
+  local n = natural(text)
   return n and n > 0 and n < EPOCH_MAX and n or nil
 end
 
@@ -46,7 +45,7 @@ local function world(code, now, presence, gap)
   local last = inform('XREVRANGE', events, '+', '-', 'COUNT', 1)
   local is_asked = r[13] and r[13] == r[1] and (r[3] or '') ~= ''
   return {
-    code, r[1] or '0', r[2] or '', r[3] or '', seq_text(r[4], r[1]), whole((count(r[5]) or 0) - now), r[6] or '0', whole(now),
+    code, r[1] or '0', r[2] or '', r[3] or '', seq_text(r[4], r[1]), whole((natural(r[5]) or 0) - now), r[6] or '0', whole(now),
     redis.call('GET', genesis) or '', last and (last[1] and last[1][1] or '0-0') or '', r[7] or '', r[8] or '', r[9] or '', r[10] or '0',
     r[11] or '0', r[12] or '', is_asked and '1' or '0', is_asked and r[14] or '', is_asked and r[15] or '',
     r[16] or '0', whole(presence or -1), whole(gap or -1), r[17] or '0',

@@ -6,11 +6,11 @@
 local LOG_MS, LOGS_BYTES_MAX, OUTPUTS_MAX, FORGOTTEN_MAX = 604800000, 33554432, 5, 100
 
 local function log_forget(id)
-  local bytes = tonumber(redis.call('HGET', keys.run_logs_bytes, id) or 0)
+  local bytes = natural(redis.call('HGET', keys.run_logs_bytes, id)) or 0
   redis.call('DEL', keys.run_log(id))
   redis.call('ZREM', keys.run_logs, id)
   redis.call('HDEL', keys.run_logs_bytes, id)
-  redis.call('HINCRBY', keys.run_logs_bytes, '', whole(0 - bytes))
+  return raise(keys.run_logs_bytes, '', bytes, 0 - bytes)
 end
 
 -- Keep the output of one execution, or drop it if it is empty; of older executions and runs the oldest make room.
@@ -27,7 +27,7 @@ local function log_write(id, born, number, output, now)
   end
   local fields, numbers, size_of, bytes = redis.call('HGETALL', log), {}, {}, 0
   for n = 1, #fields, 2 do
-    if fields[n] ~= '#born' then
+    if natural(fields[n]) then
       numbers[#numbers + 1], size_of[tonumber(fields[n])] = tonumber(fields[n]), #fields[n + 1]
     end
   end
@@ -43,16 +43,15 @@ local function log_write(id, born, number, output, now)
   if redis.call('EXISTS', keys.run_logs) == 0 then
     redis.call('DEL', keys.run_logs_bytes) -- nothing could be dropped to make room for what it counts
   end
-  local before = tonumber(redis.call('HGET', keys.run_logs_bytes, id) or 0)
+  local before = natural(redis.call('HGET', keys.run_logs_bytes, id)) or 0
   redis.call('HSET', keys.run_logs_bytes, id, whole(bytes))
-  local all = redis.call('HINCRBY', keys.run_logs_bytes, '', whole(bytes - before))
+  local all = raise(keys.run_logs_bytes, '', before, bytes - before)
   redis.call('ZADD', keys.run_logs, whole(now), id)
   redis.call('PEXPIRE', keys.run_logs, LOG_MS)
   redis.call('PEXPIRE', keys.run_logs_bytes, LOG_MS)
   for _ = 1, FORGOTTEN_MAX do
     local oldest = redis.call('ZRANGE', keys.run_logs, 0, 0, 'WITHSCORES')
     if not oldest[1] or (all <= LOGS_BYTES_MAX and tonumber(oldest[2]) > now - LOG_MS) then break end
-    log_forget(oldest[1])
-    all = tonumber(redis.call('HGET', keys.run_logs_bytes, ''))
+    all = log_forget(oldest[1])
   end
 end

@@ -50,7 +50,7 @@ if active < ACTIVE_MAX and known >= KNOWN_MAX and oldest then
 end
 if active >= ACTIVE_MAX or known >= KNOWN_MAX then return { 'FULL', whole(now) } end
 if is_forced ~= '1' and remembered + tonumber(limit) > tonumber(memory) then return { 'CAPPED', whole(now) } end
-local number = whole(redis.call('HINCRBY', keys.schedule_sets, '#backfills', 1))
+local number = whole(raise(keys.schedule_sets, '#backfills', 0))
 redis.call('HSET', BACKFILLS, backfill, backfill_text({ state = 'active', cursor = cursor_ms, enqueued = '0',
   skipped = '0', updated = whole(now), limit = limit, number = number, forced = is_forced, schedule = schedule,
   note = '', json = json }))

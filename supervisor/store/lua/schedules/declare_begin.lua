@@ -17,10 +17,16 @@
 -- changes nothing, so that during a rolling update an old replica does not undo what a new one declared.
 if not_whole(lease_ms) or digest == '' or string.find(digest, '[#%s]') then return refuse('digest and lease_ms') end
 local sets, now = keys.schedule_sets, now_ms()
-local revision = redis.call('HGET', sets, digest)
+local revision = moment(redis.call('HGET', sets, digest))
 if revision and redis.call('HGET', sets, '#applied') == digest then return { 'APPLIED', revision, whole(now) } end
 if not revision then
-  revision = whole(redis.call('HINCRBY', sets, '#revision', 1))
+  local highest = natural(redis.call('HGET', sets, '#revision')) or 0
+  local known = redis.call('HGETALL', sets)
+  for i = 1, #known, 2 do
+    highest = math.max(highest, string.sub(known[i], 1, 1) ~= '#' and natural(known[i + 1]) or 0)
+  end
+  revision = whole(highest + 1)
+  redis.call('HSET', sets, '#revision', revision)
   redis.call('HSET', sets, digest, revision)
 end
 local candidates = redis.call('HGETALL', keys.candidates)
@@ -29,7 +35,7 @@ for i = 2, #candidates, 2 do
   local is_json, candidate = pcall(cjson.decode, info or '')
   if seen and tonumber(seen) >= now - 2 * tonumber(lease_ms) and is_json and type(candidate) == 'table' then
     local other = redis.call('HGET', sets, tostring(candidate['schedules_digest'] or ''))
-    if other and tonumber(other) > tonumber(revision) then return { 'OLDER', revision, whole(now) } end
+    if (natural(other) or 0) > tonumber(revision) then return { 'OLDER', revision, whole(now) } end
   end
 end
 redis.call('HSET', sets, '#declaring', epoch .. ' ' .. nonce)

@@ -14,9 +14,9 @@ local sets = keys.schedule_sets
 if is_applied == '1' then
   redis.call('HSET', sets, '#applied', digest)
   local known = redis.call('HLEN', sets) > SETS_MAX and redis.call('HGETALL', sets) or {}
-  local newest = tonumber(redis.call('HGET', sets, '#revision') or '0')
+  local newest = natural(redis.call('HGET', sets, '#revision')) or 0
   for i = 1, #known, 2 do -- half of them go, the oldest: no live replica holds one of those any more
-    if string.sub(known[i], 1, 1) ~= '#' and known[i] ~= digest and tonumber(known[i + 1]) <= newest - SETS_MAX / 2 then
+    if string.sub(known[i], 1, 1) ~= '#' and known[i] ~= digest and (natural(known[i + 1]) or 0) <= newest - SETS_MAX / 2 then
       redis.call('HDEL', sets, known[i])
     end
   end

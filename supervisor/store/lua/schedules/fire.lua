@@ -53,7 +53,7 @@ local reply = { at }
 for k, item in ipairs(items) do
   local code = decide(item)
   item.code = code
-  reply[2 * k], reply[2 * k + 1] = code, marks[item.n] or '0'
+  reply[2 * k], reply[2 * k + 1] = code, marks[item.n]
 end
 write_runs()
 write_schedules()

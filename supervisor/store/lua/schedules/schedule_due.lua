@@ -1,4 +1,4 @@
--- Find the schedules to look at now or soon. Writes nothing.
+-- Find the schedules to look at now or soon. Writes nothing, but drops from the plan what no schedule can be called.
 --
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  after_ms       due later than this, or then and behind `after_id`; so a window is read in pages
@@ -95,6 +95,9 @@ local states = redis.call('HMGET', keys.schedule_state, unpack(ids))
 local pauses = redis.call('HMGET', keys.schedule_paused, unpack(ids))
 local lives = redis.call('HMGET', keys.schedule_live, unpack(ids))
 for n, id in ipairs(ids) do
+  if not defs[n] and string.find(id, '[^\33-\126]') then
+    redis.call('ZREM', next, id)
+  end
   local revision, set = string.match(defs[n] or '', '^(%d+)\n%x*\n([^\n]*)\n')
   local state = string.match(states[n] or '', '^[^\n]*')
   local running = lives[n] and unfinished(lives[n]) or 0
@@ -103,9 +106,14 @@ for n, id in ipairs(ids) do
     waiting = redis.pcall('LRANGE', keys.schedule_buffer(id), 0, WAITING_MAX - 1)
     waiting = waiting['err'] and {} or waiting
   end
+  for k = #waiting, 1, -1 do
+    if not moment(waiting[k]) then
+      table.remove(waiting, k)
+    end
+  end
   local at = #reply
   reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = id, scores[n], revision or '', set or ''
-  reply[at + 5], reply[at + 6], reply[at + 7], reply[at + 8] = marks[n] or '0', state, pauses[n] or '', whole(running)
+  reply[at + 5], reply[at + 6], reply[at + 7], reply[at + 8] = moment(marks[n]) or '0', state, pauses[n] or '', whole(running)
   reply[at + 9] = whole(#waiting)
   for k, nominal in ipairs(waiting) do
     reply[at + 9 + k] = nominal

@@ -82,7 +82,7 @@ local function plan(i)
     return 'GONE'
   end
   if revision ~= seen or (redis.call('HGET', keys.schedule_paused, id) or '') ~= pause then return 'STALE' end
-  if (redis.call('HGET', keys.schedule_mark, id) or '0') ~= mark then return 'DUP' end
+  if (moment(redis.call('HGET', keys.schedule_mark, id)) or '0') ~= mark then return 'DUP' end
   if tonumber(score or '') ~= tonumber(planned) then return 'MOVED' end
   local ends = set_pause == '-' and string.match(pause, '"until_ms":(%d+)') or completed == '-' and next_ms
   if ends and ends ~= '' and tonumber(ends) > now then return 'SKEWED' end

@@ -12,7 +12,7 @@ local gone = {}
 for i = FIRST, #ARGV do
   local session = ARGV[i]
   if redis.call('HEXISTS', keys.sessions, session) == 1 then
-    redis.call('HINCRBY', keys.sessions, session, 1)
+    raise(keys.sessions, session, 0)
     redis.call('PEXPIRE', keys.session(session), ttl_ms)
   else
     gone[#gone + 1] = session

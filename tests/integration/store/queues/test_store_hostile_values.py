@@ -8,6 +8,7 @@ import random
 import pytest
 
 from supervisor.core.model import Kind, Outcome
+from supervisor.store.queues.reads import QueueReads
 from supervisor.store.queues.runs import Ack
 from supervisor.store.wire.envelope import pack
 from supervisor.store.wire.poll import BrokenRun, FetchedRun
@@ -184,3 +185,24 @@ def test_no_value_of_a_producer_stops_turns_or_other_runs(world: StoreCalls, see
     world.enqueue(envelope("good1", queue="evil"), envelope("good2", queue="other"))
 
     assert hostile.work(["evil", "other"]) == {"good1", "good2"}
+
+
+def test_a_foreign_count_of_beats_lets_all_sessions_of_the_replica_live(world: StoreCalls) -> None:
+    """Others judge a session whose count stands still, so none may stop for the count of another."""
+    other = "r.1/w-1/1"
+    world.open(S, other)
+    world.raw.hset(world.keys.sessions, S, b"rubbish")
+    before = world.run(world.sessions.list())
+    assert world.run(world.sessions.beat([S, other])) == []
+    assert {name: count - before[name] for name, count in world.run(world.sessions.list()).items()} == {S: 1, other: 1}
+
+
+@pytest.mark.parametrize("score", ["inf", "-inf", "1e300"])
+def test_dead_runs_are_listed_whatever_time_one_died(world: StoreCalls, score: str) -> None:
+    """The list is where a person drops it."""
+    world.open(S)
+    world.enqueue(envelope("a"), envelope("b"))
+    for run_id in world.fetch(S):
+        world.ack(S, run_id, Outcome.DEAD)
+    world.raw.zadd(world.keys.queue("default").dead, {"a": score})
+    assert {dead.run_id for dead in world.run(QueueReads(world.keys).dead("default"))} == {"a", "b"}
