@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import hiredis
 import redis.asyncio
@@ -19,82 +19,43 @@ from redis.exceptions import NoPermissionError, NoScriptError, RedisError, Respo
 from supervisor.clock import Clock
 from supervisor.settings.sections.redis_url import split_address
 from supervisor.store.client import threads
+from supervisor.store.client.base import StoreClient
 from supervisor.store.client.connection_options import (
     BLOCK_MARGIN_S,
     DURABLE,
-    address,
     answered,
     durably,
     entries,
     fenced,
     is_stale_master,
-    options,
     parsed,
     replicated,
-    translate,
-    wait_ms,
 )
 from supervisor.store.client.connections import connection
 from supervisor.store.client.dialing import Dialler
-from supervisor.store.client.redis_options import RedisOptions
-from supervisor.store.routing.route import LOOK_S, MOVED_ON, Route, Signpost
-from supervisor.store.routing.routes import route_of
+from supervisor.store.routing.route import LOOK_S, MOVED_ON, Route
 from supervisor.store.routing.topology import is_master
 from supervisor.store.scripts import Call, script
 
 T = TypeVar("T")
 
 
-class AsyncStore:
+class AsyncStore(StoreClient):
     """Asynchronous client. Calls of several tasks go one after the other."""
 
-    def __init__(
-        self,
-        raw: redis.asyncio.Redis,
-        *,
-        timeout_s: float = 2.0,
-        connect_s: float | None = None,
-        route: Route | None = None,
-        durable_ms: int = 0,
-    ) -> None:
-        """Wrap a client that exists, as ``Store`` does. Does no I/O."""
+    def __init__(self, raw: redis.asyncio.Redis, **options: Any) -> None:
+        """Wrap a client that exists, as ``StoreClient`` does. Does no I/O."""
+        super().__init__(raw, **options)
         self.raw = raw
-        self.where = address(raw.connection_pool.connection_kwargs)
-        self._timeout_s = timeout_s
-        self._connect_s = timeout_s if connect_s is None else connect_s
-        self._route = route
-        self._generation = 0
-        self._durable_ms = durable_ms
-        pool: Any = raw.connection_pool
-        self._call_link: Any = pool.make_connection()
-        self._block_link: Any = pool.make_connection()
         self._call_turn = asyncio.Lock()
         self._block_turn = asyncio.Lock()
 
-    @classmethod
-    def connect(
-        cls,
-        url: str,
-        *,
-        settings: RedisOptions,
-        name: str,
-        timeout_s: float | None = None,
-        clock: Clock | None = None,
-        follow: Signpost | None = None,
-    ) -> Self:
-        """Return a client of the server at ``url``; see ``Store.connect``."""
-        bound = settings.command_timeout_s if timeout_s is None else timeout_s
-        kwargs = options(url, settings, client_name=f"tenure:{name}", timeout_s=bound)
+    @staticmethod
+    def _raw_of(kwargs: dict[str, Any], route: Route | None, clock: Clock | None) -> Any:
+        del route  # see _watched
         # Every wait is bounded here by asyncio.timeout; a second timer per read would cost and decide nothing.
         kwargs |= connection(kwargs.get("connection_class"), Dialler(clock), is_async=True) | {"socket_timeout": None}
-        route = route_of(url, settings, name=name, follow=follow, publish=None, clock=clock)
-        raw = redis.asyncio.Redis(connection_pool=redis.asyncio.ConnectionPool(**kwargs))
-        connect_s = min(bound, settings.connect_timeout_s)
-        return cls(raw, timeout_s=bound, connect_s=connect_s, route=route, durable_ms=wait_ms(settings))
-
-    def __repr__(self) -> str:
-        """Show the address only: a connection's arguments hold the password."""
-        return f"<{type(self).__name__} {self.where}>"
+        return redis.asyncio.Redis(connection_pool=redis.asyncio.ConnectionPool(**kwargs))
 
     async def run(self, call: Call[T], *, timeout_s: float | None = None) -> T:
         """Send ``call`` and return its parsed reply; see ``Store.run``."""
@@ -153,9 +114,6 @@ class AsyncStore:
         except (RedisError, OSError) as error:
             raise self._meaning(error, str(parts[0])) from error
 
-    def _meaning(self, error: Exception, operation: str) -> Exception:
-        return translate(error, where=self.where, operation=operation, is_routed=self._route is not None)
-
     async def _send(self, link: Any, wait_s: float, *parts: Any, durable_ms: int = 0) -> list[Any]:
         task = asyncio.current_task()
         cancellations = task.cancelling() if task is not None else 0
@@ -164,7 +122,7 @@ class AsyncStore:
             if link.is_connected and await link.can_read():
                 await link.disconnect(nowait=True)  # see Store: an idle connection ended
             if not link.is_connected:
-                link.socket_connect_timeout = min(wait_s, self._connect_s)
+                link.socket_connect_timeout = wait_s if self._connect_s is None else min(wait_s, self._connect_s)
                 await self._watched(self._open(link))
             replies = await self._watched(self._exchange(link, parts, durable_ms))
         except ResponseError as error:

@@ -28,31 +28,26 @@ import redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoPermissionError, NoScriptError, RedisError, ResponseError
 
-from supervisor.clock import Clock, SystemClock
+from supervisor.clock import Clock
 from supervisor.core.units import SECOND_NS
 from supervisor.settings.sections.redis_url import split_address
 from supervisor.store.client.async_client import AsyncStore
+from supervisor.store.client.base import StoreClient
 from supervisor.store.client.connection_options import (
     BLOCK_MARGIN_S,
     DURABLE,
-    address,
     answered,
     durably,
     entries,
     fenced,
     is_stale_master,
-    options,
     parsed,
     replicated,
-    translate,
-    wait_ms,
 )
 from supervisor.store.client.connections import connection
 from supervisor.store.client.deadline_parser import parser_class
 from supervisor.store.client.dialing import Dialler
-from supervisor.store.client.redis_options import RedisOptions
-from supervisor.store.routing.route import Route, Signpost
-from supervisor.store.routing.routes import route_of
+from supervisor.store.routing.route import Route
 from supervisor.store.routing.topology import is_master
 from supervisor.store.scripts import Call, script
 
@@ -69,72 +64,15 @@ def _is_over(link: Any) -> bool:
         return True
 
 
-class Store:
+class Store(StoreClient):
     """Synchronous client."""
 
-    def __init__(
-        self,
-        raw: redis.Redis | redis.ConnectionPool,
-        *,
-        timeout_s: float = 2.0,
-        connect_s: float | None = None,
-        route: Route | None = None,
-        durable_ms: int = 0,
-        clock: Clock | None = None,
-    ) -> None:
-        """Wrap a client that exists. Does no I/O.
+    _raw: redis.Redis | redis.ConnectionPool
 
-        Args:
-            raw: the client, or the pool for one that is made when somebody asks for it; with a route its address
-                is a placeholder.
-            timeout_s: bound of each call.
-            connect_s: bound of the connection, within that of the call; None: ``raw`` has its own.
-            route: where to connect; None: where ``raw`` does.
-            durable_ms: how long durable calls wait for a replica; 0: they do not.
-            clock: for the bounds.
-        """
-        self._raw = raw
-        pool: Any = raw if isinstance(raw, redis.ConnectionPool) else raw.connection_pool
-        self.where = address(pool.connection_kwargs)
-        self._timeout_s = timeout_s
-        self._connect_s = connect_s
-        self._route = route
-        self._generation = 0
-        self._durable_ms = durable_ms
-        self._clock = clock or SystemClock()
-        self._call_link: Any = pool.make_connection()
-        self._block_link: Any = pool.make_connection()
-
-    @classmethod
-    def connect(
-        cls,
-        url: str,
-        *,
-        settings: RedisOptions,
-        name: str,
-        timeout_s: float | None = None,
-        clock: Clock | None = None,
-        follow: Signpost | None = None,
-        publish: Callable[[str], None] | None = None,
-    ) -> Self:
-        """Return a client of the server at ``url``. Connects when first used.
-
-        Args:
-            url: redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://.
-            settings: credentials, TLS files, timeouts and durability.
-            name: ``<cluster>:<role>``, shown by CLIENT LIST behind ``tenure:``.
-            timeout_s: bound of each call; default: ``command_timeout``.
-            clock: for the bounds.
-            follow: where the agent of this tree publishes the address of Redis; default: search for it, where needed.
-            publish: receives the address of Redis, before anything is sent there.
-        """
-        bound = settings.command_timeout_s if timeout_s is None else timeout_s
-        kwargs = options(url, settings, client_name=f"tenure:{name}", timeout_s=bound)
-        route = route_of(url, settings, name=name, follow=follow, publish=publish, clock=clock)
+    @staticmethod
+    def _raw_of(kwargs: dict[str, Any], route: Route | None, clock: Clock | None) -> Any:
         kwargs |= connection(kwargs.get("connection_class"), Dialler(clock))
-        pool: Any = redis.ConnectionPool(**kwargs, parser_class=parser_class(route))
-        connect_s = min(bound, settings.connect_timeout_s)
-        return cls(pool, timeout_s=bound, connect_s=connect_s, route=route, durable_ms=wait_ms(settings), clock=clock)
+        return redis.ConnectionPool(**kwargs, parser_class=parser_class(route))
 
     @property
     def raw(self) -> redis.Redis:
@@ -142,10 +80,6 @@ class Store:
         if isinstance(self._raw, redis.ConnectionPool):
             self._raw = redis.Redis(connection_pool=self._raw)
         return self._raw
-
-    def __repr__(self) -> str:
-        """Show the address only: a connection's arguments hold the password."""
-        return f"<{type(self).__name__} {self.where}>"
 
     def run(self, call: Call[T], *, timeout_s: float | None = None, meanwhile: Callable[[], None] | None = None) -> T:
         """Send ``call`` and return its parsed reply; ``meanwhile`` is done between the two, within the bound.
@@ -221,9 +155,6 @@ class Store:
             return self._send(self._block_link, self._until_ns(block_s + BLOCK_MARGIN_S), *parts)[0]
         except (RedisError, OSError) as error:
             raise self._meaning(error, str(parts[0])) from error
-
-    def _meaning(self, error: Exception, operation: str) -> Exception:
-        return translate(error, where=self.where, operation=operation, is_routed=self._route is not None)
 
     def _send(
         self, link: Any, until_ns: int, *parts: Any, durable_ms: int = 0, meanwhile: Callable[[], None] | None = None

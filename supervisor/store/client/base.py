@@ -1,0 +1,91 @@
+"""Construction of the two clients, and the meaning of their errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+from supervisor.clock import Clock, SystemClock
+from supervisor.store.client.connection_options import address, options, translate, wait_ms
+from supervisor.store.client.redis_options import RedisOptions
+from supervisor.store.routing.route import Route, Signpost
+from supervisor.store.routing.routes import route_of
+
+
+class StoreClient:
+    """Base of the synchronous and the asynchronous client."""
+
+    def __init__(
+        self,
+        raw: Any,
+        *,
+        timeout_s: float = 2.0,
+        connect_s: float | None = None,
+        route: Route | None = None,
+        durable_ms: int = 0,
+        clock: Clock | None = None,
+    ) -> None:
+        """Wrap a client that exists. Does no I/O.
+
+        Args:
+            raw: the client, or the pool for one that is made when somebody asks for it; with a route its address
+                is a placeholder.
+            timeout_s: bound of each call.
+            connect_s: bound of the connection, within that of the call; None: ``raw`` has its own.
+            route: where to connect; None: where ``raw`` does.
+            durable_ms: how long durable calls wait for a replica; 0: they do not.
+            clock: for the bounds.
+        """
+        pool = getattr(raw, "connection_pool", raw)
+        self._raw = raw
+        self.where = address(pool.connection_kwargs)
+        self._timeout_s = timeout_s
+        self._connect_s = connect_s
+        self._route = route
+        self._generation = 0
+        self._durable_ms = durable_ms
+        self._clock = clock or SystemClock()
+        self._call_link: Any = pool.make_connection()
+        self._block_link: Any = pool.make_connection()
+
+    @classmethod
+    def connect(
+        cls,
+        url: str,
+        *,
+        settings: RedisOptions,
+        name: str,
+        timeout_s: float | None = None,
+        clock: Clock | None = None,
+        follow: Signpost | None = None,
+        publish: Callable[[str], None] | None = None,
+    ) -> Self:
+        """Return a client of the server at ``url``. Connects when first used.
+
+        Args:
+            url: redis://, rediss://, unix://, redis+sentinel:// or redis+cluster://.
+            settings: credentials, TLS files, timeouts and durability.
+            name: ``<cluster>:<role>``, shown by CLIENT LIST behind ``tenure:``.
+            timeout_s: bound of each call; default: ``command_timeout``.
+            clock: for the bounds.
+            follow: where the agent of this tree publishes the address of Redis; default: search for it, where needed.
+            publish: receives the address of Redis, before anything is sent there.
+        """
+        bound = settings.command_timeout_s if timeout_s is None else timeout_s
+        kwargs = options(url, settings, client_name=f"tenure:{name}", timeout_s=bound)
+        route = route_of(url, settings, name=name, follow=follow, publish=publish, clock=clock)
+        raw = cls._raw_of(kwargs, route, clock)
+        connect_s = min(bound, settings.connect_timeout_s)
+        return cls(raw, timeout_s=bound, connect_s=connect_s, route=route, durable_ms=wait_ms(settings), clock=clock)
+
+    @staticmethod
+    def _raw_of(kwargs: dict[str, Any], route: Route | None, clock: Clock | None) -> Any:
+        """Return the library's client, or its pool, with these arguments for its connections."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        """Show the address only: a connection's arguments hold the password."""
+        return f"<{type(self).__name__} {self.where}>"
+
+    def _meaning(self, error: Exception, operation: str) -> Exception:
+        return translate(error, where=self.where, operation=operation, is_routed=self._route is not None)
