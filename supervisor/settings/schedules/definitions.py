@@ -30,7 +30,7 @@ from supervisor.settings.schedules.calendars import exclusions_of_schedule
 from supervisor.settings.schedules.checks import checks_of
 from supervisor.settings.schedules.instants import parse_instant
 from supervisor.settings.schedules.profiles import profile_of
-from supervisor.settings.schedules.rules import calendar_of, zone_of
+from supervisor.settings.schedules.rules import calendar_of, faults_of_renames, zone_of
 from supervisor.settings.schedules.settings import ScheduleSettings, WhenSettings
 from supervisor.settings.schedules.template import ScheduleFault, template_of
 from supervisor.settings.schema import settings_shape
@@ -239,14 +239,9 @@ def _problem(fault: ScheduleFault, name: str, node: Node) -> Problem:
 
 def _renames(entries: Mapping[str, Any], definitions: list[ScheduleDef], where: str) -> Iterator[Problem]:
     """Yield faults that ``faults_of_set`` cannot see, because the other schedule lies in another chunk."""
-    chunk_of = {name: index // CHUNK for index, name in enumerate(entries)}
-    for definition in definitions:
-        old = definition.renamed_from
-        if old in entries and chunk_of[old] != chunk_of[definition.id]:
-            message, remedy = f"{old!r} is another schedule, still defined", "remove renamed_from, or the old schedule"
-            yield _problem(
-                ScheduleFault(("renamed_from",), message, remedy), definition.id, _node(entries[definition.id], where)
-            )
+    renamed = dict.fromkeys(entries, "") | {each.id: each.renamed_from for each in definitions}
+    for name, (message, remedy) in faults_of_renames(renamed).items():
+        yield _problem(ScheduleFault(("renamed_from",), message, remedy), name, _node(entries[name], where))
 
 
 def _node(value: Any, where: str) -> Node:

@@ -37,12 +37,24 @@ def faults_of_set(schedules: Mapping[str, ScheduleSettings], *, lease_s: float =
     """Yield every broken rule of every schedule, and between them."""
     for name, schedule in schedules.items():
         yield from faults_of(name, schedule, lease_s=lease_s)
-        old = schedule.renamed_from
-        if old is not None and old in schedules:
-            what = "is this schedule itself" if old == name else "is another schedule, still defined"
-            path = ("schedules", name, "renamed_from")
-            yield Violation((path,), f"{old!r} {what}", "remove renamed_from, or the old schedule")
+    renamed = {name: schedule.renamed_from for name, schedule in schedules.items()}
+    for name, (message, remedy) in faults_of_renames(renamed).items():
+        yield Violation((("schedules", name, "renamed_from"),), message, remedy)
     yield from loops(schedules)
+
+
+def faults_of_renames(renamed: Mapping[str, str | None]) -> dict[str, tuple[str, str]]:
+    """Return message and remedy of each schedule that cannot be the new name of what it says."""
+    found, heirs = {}, dict[str, str]()
+    for name, old in renamed.items():
+        if not old:
+            continue
+        if old in renamed:
+            what = "is this schedule itself" if old == name else "is another schedule, still defined"
+            found[name] = f"{old!r} {what}", "remove renamed_from, or the old schedule"
+        elif (heir := heirs.setdefault(old, name)) != name:
+            found[name] = f"{old!r} was renamed to {heir!r}", "remove renamed_from of one of the two"
+    return found
 
 
 def faults_of(name: str, schedule: ScheduleSettings, *, lease_s: float = LEASE_S) -> list[Violation]:

@@ -282,6 +282,17 @@ def test_a_schedule_cannot_take_the_name_of_one_that_is_still_there(known: Regis
     assert [problem.path for problem in found.problems] == ["schedules.z.renamed_from"]
 
 
+@pytest.mark.parametrize("between", [0, CHUNK])
+def test_two_schedules_cannot_be_the_new_name_of_one(known: Registry, between: int) -> None:
+    """The progress of the old one goes to whichever is declared first; the other would begin anew, silently."""
+    entry = {"job": "files.clean", "every": "1h", "args": {"path": "x"}}
+    heir = {**entry, "renamed_from": "old"}
+    found = validate_schedules({"a": heir} | {f"s{n}": entry for n in range(between)} | {"z": heir}, known=known)
+    (problem,) = found.problems
+    assert problem.path == "schedules.z.renamed_from"
+    assert "'old' was renamed to 'a'" in problem.message
+
+
 def test_fifty_mistakes_in_thousands_are_the_fifty_that_are_listed(known: Registry) -> None:
     """In their order, whatever kind each is, and the other entries are ready beside them."""
     entry = {"job": "files.clean", "cron": "H 3 * * *", "timezone": "Europe/Berlin", "args": {"path": "x"}}
