@@ -162,8 +162,8 @@ def overview(keys: Keys, replica: str | None = None, *, wait_s: float = REPORT_W
     found = [(name, worker) for name, answer in answers.items() if answer is not None for worker in answer.workers]
     for session in (yield Sessions(keys).list()):
         name, _, rest = session.partition("/")
-        if name in answers and answers[name] is None:
-            slot, _, generation = rest.rpartition("/")
+        slot, _, generation = rest.rpartition("/")
+        if name in answers and answers[name] is None and generation.isdecimal():
             found.append((name, WorkerReport(slot=slot, pool="", state="no answer", generation=int(generation))))
     held: dict[str, list[str]] = {}
     for run in (yield from running(keys, count=RUNS_MAX)):

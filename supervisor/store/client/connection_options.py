@@ -32,7 +32,7 @@ from supervisor.core.errors import (
     StoreUnavailableError,
     TenureError,
 )
-from supervisor.settings.sections.redis_url import Topology, parse_redis_url
+from supervisor.settings.sections.redis_url import RedisUrl, RedisUrlError, Topology, parse_redis_url
 from supervisor.store.client.passwords import Passwords
 from supervisor.store.client.redis_options import RedisOptions
 from supervisor.store.scripts import Call, script
@@ -115,23 +115,33 @@ def options(url: str, settings: RedisOptions, *, client_name: str, timeout_s: fl
     return found
 
 
+_IN_A_URL = {"host", "port", "path", "db", "username", "password", "connection_class"}
+
+
 def _parsed(url: str) -> dict[str, Any]:
     """Parse the URL, for any topology; where there are several hosts, the first represents all."""
     try:
         if url.partition("://")[0].lower().partition("+")[2]:
-            parsed = parse_redis_url(url)
-            host, port = parsed.nodes[0]
-            found: dict[str, Any] = {"host": host, "port": port, "db": parsed.db}
-            found |= {"username": parsed.username} if parsed.username else {}
-            found |= {"password": parsed.password} if parsed.password else {}
-            return found | ({"connection_class": SSLConnection} if parsed.is_tls else {})
-        return dict(parse_url(url))  # type: ignore[no-untyped-call]
-    except ValueError:
+            return _first(parse_redis_url(url))
+        found = dict(parse_url(url))  # type: ignore[no-untyped-call]
+        if found.keys() - _IN_A_URL:
+            raise RedisUrlError("has an option after its path", "everything but ?db=N is a setting under redis:")
+    except ValueError as error:
+        why = f" ({error})" if isinstance(error, RedisUrlError) else ""  # what other errors quote may be a password
         raise StoreRefusedError(
-            "redis.url cannot be read: write redis://host:port/db, rediss://host:port/db, unix:///path/to/socket, "
-            "redis+sentinel://host:port,host:port/master/db or redis+cluster://host:port,host:port, "
-            "and percent-encode special characters in the password"
+            f"redis.url cannot be read{why}: write redis://host:port/db, rediss://host:port/db, "
+            "unix:///path/to/socket, redis+sentinel://host:port,host:port/master/db or "
+            "redis+cluster://host:port,host:port, and percent-encode special characters in the password"
         ) from None
+    return found
+
+
+def _first(url: RedisUrl) -> dict[str, Any]:
+    host, port = url.nodes[0]
+    found: dict[str, Any] = {"host": host, "port": port, "db": url.db}
+    found |= {"username": url.username} if url.username else {}
+    found |= {"password": url.password} if url.password else {}
+    return found | ({"connection_class": SSLConnection} if url.is_tls else {})
 
 
 def topology(url: str) -> Topology:

@@ -13,7 +13,7 @@ from supervisor.core.names import check_name, valid_names
 from supervisor.store.queues.ends import RunEnd, parse_end
 from supervisor.store.queues.pages import Page
 from supervisor.store.scripts import Call, CallBuilder
-from supervisor.store.wire.codec import chunks, foreign_moment, number, pairs, text, texts, unpack_json
+from supervisor.store.wire.codec import chunks, foreign_moment, foreign_number, number, pairs, text, texts, unpack_json
 from supervisor.store.wire.envelope import limits_text, unpack
 from supervisor.store.wire.poll import HistoryEntry, charges, fence_parts, parse_history
 
@@ -198,7 +198,7 @@ def _counts(queue: str, reply: Any) -> QueueCounts:
         oldest_ready_ms=min(heads, default=None),
         next_due_ms=foreign_moment(due),
         blocked=number(reply[21]),
-        stats={text(name): number(count) for name, count in pairs(reply[22:])},
+        stats={text(name): foreign_number(count) or 0 for name, count in pairs(reply[22:])},
         now_ms=number(now),
     )
 

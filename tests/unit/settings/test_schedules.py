@@ -14,7 +14,7 @@ from supervisor.core.model import CalendarInterval, Exclusion, ScheduleDef, When
 from supervisor.core.schedules.templating import render
 from supervisor.core.schedules.triggers import trigger_of
 from supervisor.settings.document import Node, wrap
-from supervisor.settings.schedules.definitions import CHUNK, validate_schedules
+from supervisor.settings.schedules.definitions import validate_schedules
 
 Problems = Callable[[str], list[str]]
 
@@ -270,27 +270,6 @@ def test_a_wrong_entry_in_a_list_is_no_setting_of_another_name(known: Registry) 
     """Lists are not merged, so their entries are judged by the model alone; the message is the same."""
     (problem,) = refusals(known, when=[{"evry": "1h"}])
     assert "a.when[0].evry: is not a setting" in problem
-
-
-def test_a_schedule_cannot_take_the_name_of_one_that_is_still_there(known: Registry) -> None:
-    """Both would own its progress; also when they lie far apart."""
-    entry = {"job": "files.clean", "every": "1h", "args": {"path": "x"}}
-    found = validate_schedules({"b": entry, "a": {**entry, "renamed_from": "b"}}, known=known)
-    assert ["'b' is another schedule, still defined" in str(problem) for problem in found.problems] == [True]
-    far = {f"s{n}": entry for n in range(CHUNK + 1)} | {"z": {**entry, "renamed_from": "s0"}}
-    found = validate_schedules(far, known=known)
-    assert [problem.path for problem in found.problems] == ["schedules.z.renamed_from"]
-
-
-@pytest.mark.parametrize("between", [0, CHUNK])
-def test_two_schedules_cannot_be_the_new_name_of_one(known: Registry, between: int) -> None:
-    """The progress of the old one goes to whichever is declared first; the other would begin anew, silently."""
-    entry = {"job": "files.clean", "every": "1h", "args": {"path": "x"}}
-    heir = {**entry, "renamed_from": "old"}
-    found = validate_schedules({"a": heir} | {f"s{n}": entry for n in range(between)} | {"z": heir}, known=known)
-    (problem,) = found.problems
-    assert problem.path == "schedules.z.renamed_from"
-    assert "'old' was renamed to 'a'" in problem.message
 
 
 def test_fifty_mistakes_in_thousands_are_the_fifty_that_are_listed(known: Registry) -> None:

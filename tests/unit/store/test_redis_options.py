@@ -10,10 +10,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import SecretStr, ValidationError
 
-from supervisor.core.errors import ConfigError
+from supervisor.core.errors import ConfigError, StoreRefusedError
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.client.connection_options import options, wait_ms
-from supervisor.store.client.redis_options import PlainRedisOptions
+from supervisor.store.client.redis_options import PlainRedisOptions, PlainSecret
+from supervisor.store.client.sync_client import Store
 from supervisor.store.producer.connection import settings_from_environment
 
 NAMES = [each.name for each in fields(PlainRedisOptions)]
@@ -88,3 +89,18 @@ def test_options_show_no_credential() -> None:
     found = PlainRedisOptions.parse({"url": "redis://u:hunter2@h", "password": "hunter2", "username": "hunter2"})
     assert found is not None
     assert "hunter2" not in f"{found} {found!r} {found.url} {found.password!r}"
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("redis://u:hunter2@h/0?retries=0", r"everything but \?db=N is a setting"),
+        ("redis+sentinel://u:hun/ter2@h:1/0", "is not a URL"),
+        ("redis+cluster://u:hunter2@h?db=1", "takes nothing after its path"),
+    ],
+)
+def test_a_url_that_cannot_be_used_is_refused_with_the_reason(url: str, why: str) -> None:
+    """Of a program, whose URL no configuration validated; options of the client library are none of ours."""
+    with pytest.raises(StoreRefusedError, match=f"redis.url cannot be read .*{why}") as refused:
+        Store.connect(url, settings=PlainRedisOptions(url=PlainSecret(url)), name="c:test")
+    assert "hun" not in str(refused.value)
