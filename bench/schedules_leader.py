@@ -14,7 +14,7 @@ from pathlib import Path
 from bench.schedules_board import SLOT_NAMES, open_board
 from supervisor.clock import SystemClock
 from supervisor.roles import scheduler
-from supervisor.roles.child import Seat
+from supervisor.roles.child import ChildContext
 from supervisor.settings.sections.models import Settings
 from supervisor.telemetry import logs, metrics
 
@@ -27,7 +27,7 @@ def main() -> int:
     logs.configure(level=spec["log_level"], format="json", cluster=settings.cluster, replica="bench", role="scheduler")
     metrics.prepare(Path(spec["metrics"]))
     metrics.claim_slot("scheduler")
-    seat = Seat(
+    child = ChildContext(
         settings=settings,
         replica="bench.000001",
         name="scheduler",
@@ -39,7 +39,7 @@ def main() -> int:
         clock=SystemClock(),
         redis_url=spec["url"],
     )
-    return scheduler.main(seat, ())
+    return scheduler.main(child, ())
 
 
 if __name__ == "__main__":

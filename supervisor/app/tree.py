@@ -25,7 +25,7 @@ from supervisor.reload.audiences import Audience
 from supervisor.reload.config_memfd import ConfigReader, Handover
 from supervisor.roles import scheduler, web
 from supervisor.roles.agent import main as agent
-from supervisor.roles.child import Listeners, Seat
+from supervisor.roles.child import ChildContext, Listeners
 from supervisor.roles.worker import entry as worker
 from supervisor.settings.schedules.complete import import_jobs
 from supervisor.settings.schedules.profiles import policies_of
@@ -67,7 +67,7 @@ class Tree:
     config_epoch: int = 0
 
     def spec(self, name: str, group: Group, main: _Main, *, pool: str | None = None, **limits: Any) -> SlotSpec:
-        """Return the slot ``name``, whose child runs ``main`` on a seat of its own."""
+        """Return the slot ``name``, whose child runs ``main`` with a context of its own."""
 
         def run(launch: ChildIdentity) -> int:
             tree = self._now(reader, is_worker=pool is not None)
@@ -76,7 +76,7 @@ class Tree:
             events.attach(tree.mailbox.write_fd, replica=tree.replica, role=name, runs=tree.settings.events.runs.value)
             if pool is not None:
                 tree.prepare_worker()
-            code = main(tree.seat(name, launch, pool, reader), tree)
+            code = main(tree.child(name, launch, pool, reader), tree)
             events.flush(is_last=True)
             return code
 
@@ -123,9 +123,9 @@ class Tree:
         file = open_log_file(self.settings.log.file, lambda: header.log_reopens, on_open=_take_stderr)
         configure_logs(self.settings, self.replica, role=role, file=file)
 
-    def seat(self, name: str, launch: ChildIdentity, pool: str | None, reader: ConfigReader) -> Seat:
+    def child(self, name: str, launch: ChildIdentity, pool: str | None, reader: ConfigReader) -> ChildContext:
         """Return the place of one child in the tree."""
-        return Seat(
+        return ChildContext(
             settings=self.settings,
             replica=self.replica,
             name=name,
@@ -145,7 +145,7 @@ class Tree:
         )
 
 
-_Main = Callable[[Seat, Tree], int]
+_Main = Callable[[ChildContext, Tree], int]
 
 
 def specs(tree: Tree) -> list[SlotSpec]:
@@ -174,21 +174,21 @@ def _embedded_spec(tree: Tree, server: EmbeddedServer) -> SlotSpec:
     )
 
 
-def _run_agent(seat: Seat, tree: Tree) -> int:
-    return agent.main(seat, tree.definitions)
+def _run_agent(child: ChildContext, tree: Tree) -> int:
+    return agent.main(child, tree.definitions)
 
 
-def _run_scheduler(seat: Seat, tree: Tree) -> int:
-    return scheduler.main(seat, tree.definitions)
+def _run_scheduler(child: ChildContext, tree: Tree) -> int:
+    return scheduler.main(child, tree.definitions)
 
 
-def _run_web(seat: Seat, _tree: Tree) -> int:
-    return web.main(seat)
+def _run_web(child: ChildContext, _tree: Tree) -> int:
+    return web.main(child)
 
 
-def _run_worker(seat: Seat, _tree: Tree) -> int:
-    cloudforet.configure(seat.settings.cloudforet)
-    return worker.main(seat)
+def _run_worker(child: ChildContext, _tree: Tree) -> int:
+    cloudforet.configure(child.settings.cloudforet)
+    return worker.main(child)
 
 
 def slot_names(settings: Settings) -> tuple[str, ...]:

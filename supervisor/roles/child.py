@@ -43,7 +43,7 @@ class Listeners:
 
 
 @dataclass(frozen=True, slots=True)
-class Seat:
+class ChildContext:
     """One child's view of the tree. Built by the composition root, in the child, after the fork."""
 
     settings: Settings
@@ -119,11 +119,11 @@ class ConfigFollower:
         the schedules besides, through the return value of ``poll``.
     """
 
-    def __init__(self, seat: Seat) -> None:
-        self._header = seat.board.header
-        self._handover = seat.handover
-        self._epoch = seat.config_epoch
-        self._log = seat.settings.log
+    def __init__(self, child: ChildContext) -> None:
+        self._header = child.board.header
+        self._handover = child.handover
+        self._epoch = child.config_epoch
+        self._log = child.settings.log
 
     def brief(self, number: int) -> Brief | None:
         """Return the summary of configuration ``number``; None: it is gone, and the next poll finds its successor."""

@@ -19,11 +19,11 @@ from supervisor.core.units import MILLISECOND_NS
 from supervisor.process.config_check import run_in_child
 from supervisor.roles.agent.election import elector_thread
 from supervisor.roles.agent.main import Agent, main
-from supervisor.roles.child import Seat
+from supervisor.roles.child import ChildContext
 from supervisor.settings.sections.models import ElectionSettings, Settings
 from supervisor.store.client.sync_client import Store
 from tests.e2e.servers import Server
-from tests.integration.roles.seats import SLOTS, open_board
+from tests.integration.roles.role_processes import SLOTS, open_board
 
 pytestmark = pytest.mark.e2e
 FAST = ElectionSettings(lease_duration_s=2.0, renew_period_s=0.4, renew_timeout_s=0.5)
@@ -64,7 +64,7 @@ def test_an_agent_whose_elector_hangs_ends_and_is_replaced(
         os.dup2(os.open(short_directory / "log", os.O_WRONLY | os.O_CREAT), 1)
         sys.stdout = sys.stderr
         signal.signal(signal.SIGURG, signal.SIG_IGN)
-        seat = Seat(
+        child = ChildContext(
             settings=Settings(cluster=f"x{uuid.uuid4().hex[:6]}", election=FAST),
             replica="r1",
             name="agent",
@@ -76,7 +76,7 @@ def test_an_agent_whose_elector_hangs_ends_and_is_replaced(
             clock=SystemClock(),
             redis_url=server.url,
         )
-        return main(seat)
+        return main(child)
 
     assert run_in_child(become_agent, timeout_s=60) == EXIT_FAILED
     assert board.header.elector_due_ns > 0, "the deadline that passed is still on the board"

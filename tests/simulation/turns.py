@@ -26,7 +26,7 @@ from supervisor.core.supervision.scoreboard import Board, Phase, SlotState, boar
 from supervisor.roles.agent.maintenance import Duties
 from supervisor.roles.agent.sessions.local_workers import LocalWorkers
 from supervisor.roles.agent.sessions.reaper import Reaper
-from supervisor.roles.child import Seat
+from supervisor.roles.child import ChildContext
 from supervisor.roles.worker.attempt.context import Context
 from supervisor.roles.worker.polling.poll import SessionLostError
 from supervisor.roles.worker.pools.async_pool import AsyncPool
@@ -185,18 +185,18 @@ class TurnWorld:
             self.time.now_s += AGENT_LOOK_S
             assert self.agent.perform()
 
-    def seat(self, slot: int) -> Seat:
-        """Return the seat of a worker's newest process."""
+    def child(self, slot: int) -> ChildContext:
+        """Return the context of a worker's newest process."""
         clock: Clock = self.time
-        return Seat(
+        return ChildContext(
             settings=self._settings, replica="r.000001", name=self._names[slot], slot=slot,
             generation=self.board.rows[slot].generation, board=self.board, slot_names=self._names,
             parent_pid=0, clock=clock, redis_url="", pool="sim",
         )  # fmt: skip
 
-    def pool(self, seat: Seat, store: Any) -> AsyncPool:
+    def pool(self, child: ChildContext, store: Any) -> AsyncPool:
         """Return a worker's program."""
-        return AsyncPool(WorkerRuntime(seat, self._registry, uniform=lambda: 0.5), store)
+        return AsyncPool(WorkerRuntime(child, self._registry, uniform=lambda: 0.5), store)
 
     # What must be so.
 
@@ -265,10 +265,10 @@ class Worker:
         self._row.state = SlotState.RUNNING
         self._world.board.inflight[self._slot].clear_all()
         self.program = Program(self._world.time)
-        seat = self._world.seat(self._slot)
-        self.session = seat.session
+        child = self._world.child(self._slot)
+        self.session = child.session
         events_loop = self.program.loop
-        pool = self._pool = self._world.pool(seat, Lane(self._world, self.session, self.program))
+        pool = self._pool = self._world.pool(child, Lane(self._world, self.session, self.program))
         if self.is_drained:
             events_loop.call_soon(pool.drain)
         self.program.start(pool.run())

@@ -25,7 +25,7 @@ from supervisor.core.supervision.child_requests import RequestAnswer as ParentAn
 from supervisor.core.supervision.health import role_of
 from supervisor.core.supervision.scoreboard import EVERY_SLOT, Row, SlotState, Verb
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
-from supervisor.roles.child import Seat, resident_kib
+from supervisor.roles.child import ChildContext, resident_kib
 from supervisor.roles.effects import Reporter
 from supervisor.store.election.commands import Answer, Command, Commands, Word, WorkerReport
 from supervisor.store.scripts import Call
@@ -71,22 +71,22 @@ class CommandDuty:
     Args:
         call: sends one call and returns its reply.
         commands: builds it.
-        seat: the agent's; requests to the parent are written into its row.
+        child: the agent's; requests to the parent are written into its row.
         report: receives decisions.
         signer: verifies commands; None: all are obeyed.
     """
 
     call: Callable[[Call[Any]], Any]
     commands: Commands
-    seat: Seat
+    child: ChildContext
     report: Reporter
     signer: Signer | None = None
 
     name = "commands"
 
     def __post_init__(self) -> None:
-        self._row, self._clock = self.seat.row, self.seat.clock
-        self._slots = {name: index for index, name in enumerate(self.seat.slot_names)}
+        self._row, self._clock = self.child.row, self.child.clock
+        self._slots = {name: index for index, name in enumerate(self.child.slot_names)}
         # What the agent before this one obeyed is not known here. The first of a tree has none before it.
         self._signed_from_ms = self._clock.wall_ms() if self._row.generation > 1 else 0
         self._verified = ""  # id of the last command that was signed well
@@ -103,7 +103,7 @@ class CommandDuty:
         if self._pending is not None:
             self._settle(self._pending, now_ns)
             return
-        for command_id, body in self.call(self.commands.take(self.seat.replica)):
+        for command_id, body in self.call(self.commands.take(self.child.replica)):
             self._begin(command_id, body, now_ns)
             if self._pending is not None:
                 return
@@ -125,10 +125,10 @@ class CommandDuty:
             return
         pending = _Pending(command_id, command, self._row.request_number, now_ns + PARENT_NS)
         if command.word is Word.RELOAD:
-            pending.reloads, pending.until_ns = self.seat.board.header.reload_number, now_ns + RELOAD_NS
+            pending.reloads, pending.until_ns = self.child.board.header.reload_number, now_ns + RELOAD_NS
         if command.word is Word.STOP:
             self._answer(command_id, Answer(is_done=True))  # said first: nobody may be left to say it afterwards
-        self.seat.wake_parent()
+        self.child.wake_parent()
         if command.word is not Word.STOP:
             self._pending = pending
 
@@ -139,7 +139,7 @@ class CommandDuty:
         self._obeyed = {each: until_ns for each, until_ns in self._obeyed.items() if until_ns > now_ns}
         if command_id in self._obeyed:
             return "it was obeyed before; send another"
-        problem = command.fault(self.signer, self.seat.replica, command_id, self._clock.wall_ms())
+        problem = command.fault(self.signer, self.child.replica, command_id, self._clock.wall_ms())
         if not problem and command.at_ms < self._signed_from_ms:
             problem = "it was signed before this agent started, and may have been obeyed; send another"
         if not problem and len(self._obeyed) >= OBEYED_MAX:
@@ -154,7 +154,7 @@ class CommandDuty:
             index = self._slots.get(command.slot, -1)
             if index < 0 or role_of(command.slot)[1] is None:
                 return f"there is no worker {command.slot}; `tenure worker list` shows them"
-            newest = self.seat.board.rows[index].generation
+            newest = self.child.board.rows[index].generation
             if not 0 <= command.generation <= newest:  # the board holds no other number
                 return _REASONS[ParentAnswer.GENERATION_GONE]
             generation = command.generation or newest
@@ -172,7 +172,7 @@ class CommandDuty:
             self._pending = None
 
     def _answer_of(self, pending: _Pending) -> Answer | None:
-        row, header = self._row, self.seat.board.header
+        row, header = self._row, self.child.board.header
         if row.handled_number < pending.number:
             return None
         if row.handled_number == pending.number and row.request_result != ParentAnswer.ACCEPTED:
@@ -187,7 +187,7 @@ class CommandDuty:
         return Answer(is_done=True)
 
     def _answer(self, command_id: str, answer: Answer) -> None:
-        self.call(self.commands.answer(self.seat.replica, command_id, answer))
+        self.call(self.commands.answer(self.child.replica, command_id, answer))
         if command_id == self._verified:
             self._obeyed[command_id] = self._clock.elapsed_ns() + 2 * FRESH_MS * MILLISECOND_NS
 
@@ -195,7 +195,7 @@ class CommandDuty:
         """Describe every worker row that is in use."""
         found = []
         for name, index in self._slots.items():
-            row = self.seat.board.rows[index]
+            row = self.child.board.rows[index]
             pool = role_of(name)[1]
             if pool is not None and row.is_used:
                 found.append(_described(name, pool, row, now_ns))

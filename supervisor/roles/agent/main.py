@@ -33,7 +33,7 @@ from supervisor.roles.agent.sessions.cancellations import Unwanted, exclusive_sl
 from supervisor.roles.agent.sessions.local_workers import LocalWorkers
 from supervisor.roles.agent.sessions.reaper import Reaper
 from supervisor.roles.agent.tree_view import TreeView
-from supervisor.roles.child import ConfigFollower, Seat, Wakeup
+from supervisor.roles.child import ChildContext, ConfigFollower, Wakeup
 from supervisor.settings.schedules.complete import schedules_digest
 from supervisor.store.client.sync_client import Store
 from supervisor.store.election.commands import Commands
@@ -58,30 +58,30 @@ T = TypeVar("T")
 class Agent:
     """The main thread of the agent."""
 
-    def __init__(self, seat: Seat, definitions: Sequence[ScheduleDef]) -> None:
-        self._seat = seat
-        self._clock = seat.clock
+    def __init__(self, child: ChildContext, definitions: Sequence[ScheduleDef]) -> None:
+        self._child = child
+        self._clock = child.clock
         self._digest = schedules_digest(definitions) if definitions else ""
         self._report = AgentReport()
-        self._following = ConfigFollower(seat)
-        keys = Keys(seat.settings.cluster)
-        self._tree = TreeView(seat.board, seat.board.rows[seat.slot_names.index("scheduler")], seat.clock)
+        self._following = ConfigFollower(child)
+        keys = Keys(child.settings.cluster)
+        self._tree = TreeView(child.board, child.board.rows[child.slot_names.index("scheduler")], child.clock)
         self._watchdog = Watchdog()
         presence = self._presence(keys)
         self._elector = ElectorThread(
             self._election(keys, presence),
             presence=presence,
-            store=self._connect("elector", seat.settings.election.renew_timeout_s, publish=self._found_redis),
+            store=self._connect("elector", child.settings.election.renew_timeout_s, publish=self._found_redis),
             keys=keys,
         )
-        self._store = self._connect("agent", CALL_TIMEOUT_S, follow=seat.board)
+        self._store = self._connect("agent", CALL_TIMEOUT_S, follow=child.board)
         self._call_timeout_s = CALL_TIMEOUT_S
         sessions = Sessions(keys)
-        queues = seat.settings.queues
-        workers = LocalWorkers(seat.board, seat.slot_names, seat.replica, wake_parent=seat.wake_parent)
+        queues = child.settings.queues
+        workers = LocalWorkers(child.board, child.slot_names, child.replica, wake_parent=child.wake_parent)
         self._duties = Duties(
             run=self._run_call,
-            clock=seat.clock,
+            clock=child.clock,
             workers=workers,
             sessions=sessions,
             reaper=self._reaper(keys),
@@ -89,7 +89,7 @@ class Agent:
             length_max=queues.length_max or 0,
             beat_period_ns=int(queues.beat_period_s * SECOND_NS),
             session_lease_ns=int(queues.session_lease_s * SECOND_NS),
-            predecessor=seat.predecessor,
+            predecessor=child.predecessor,
             report=self._report,
             others=self._tasks(keys, workers),
         )
@@ -100,7 +100,7 @@ class Agent:
         try:
             self._elector.start()
             self._duties.publish_first()
-            self._seat.announce(ChildState.READY)
+            self._child.announce(ChildState.READY)
             while not wakeup.is_draining:
                 self._beat()
                 if self._has_elector_ended() or self._is_elector_stuck():
@@ -125,7 +125,7 @@ class Agent:
 
     def _is_elector_stuck(self) -> bool:
         """Return whether the elector's loop does not turn: a fresh agent resumes its term."""
-        due_ns, now_ns = self._seat.board.header.elector_due_ns, self._clock.elapsed_ns()
+        due_ns, now_ns = self._child.board.header.elector_due_ns, self._clock.elapsed_ns()
         if not self._watchdog.is_stuck(due_ns=due_ns, now_ns=now_ns):
             return False
         self._report("elector_stuck", late_s=round((now_ns - due_ns) / SECOND_NS, 1))
@@ -133,7 +133,7 @@ class Agent:
 
     def _end(self, *, is_abandoning: bool) -> int:
         """Release the lease if it is still held, and give back runs of workers that are gone."""
-        self._seat.announce(ChildState.DRAINING)
+        self._child.announce(ChildState.DRAINING)
         self._tree.is_ending = True
         self._elector.wake()
         if is_abandoning:
@@ -151,11 +151,11 @@ class Agent:
     def _run_call(self, call: Call[T]) -> T:
         self._beat()
         answer = self._store.run(call, timeout_s=self._call_timeout_s)
-        self._seat.row.redis_ok_ns = self._clock.elapsed_ns()
+        self._child.row.redis_ok_ns = self._clock.elapsed_ns()
         return answer
 
     def _beat(self) -> None:
-        row = self._seat.row
+        row = self._child.row
         row.progress += 1
         row.redis_ok_ns = max(row.redis_ok_ns, self._elector.answered_ns)
         row.beat_ns = self._clock.elapsed_ns()
@@ -170,7 +170,7 @@ class Agent:
 
     def _found_redis(self, address: str) -> None:
         """Publish the address of Redis, from the search of the elector; empty while sentinels replace the master."""
-        board = self._seat.board
+        board = self._child.board
         if address == board.endpoint().address:
             return
         board.publish_endpoint(address)
@@ -181,27 +181,27 @@ class Agent:
         self._tree.term_changed()  # the scheduler may be waiting before it tries again
 
     def _connect(self, name: str, timeout_s: float, **route: Any) -> Store:
-        seat = self._seat
+        child = self._child
         return Store.connect(
-            seat.redis_url,
-            settings=seat.settings.redis,
-            name=f"{seat.settings.cluster}:{name}",
+            child.redis_url,
+            settings=child.settings.redis,
+            name=f"{child.settings.cluster}:{name}",
             timeout_s=timeout_s,
-            clock=seat.clock,
+            clock=child.clock,
             **route,
         )
 
     def _presence(self, keys: Keys) -> PresenceThread | None:
         """Return the presence, which shows that this replica lives, if configured."""
-        seat = self._seat
-        if not seat.settings.has_presence:
+        child = self._child
+        if not child.settings.has_presence:
             return None
-        store = self._connect("presence", CALL_TIMEOUT_S, follow=seat.board)
-        return PresenceThread(store, keys, seat.clock)
+        store = self._connect("presence", CALL_TIMEOUT_S, follow=child.board)
+        return PresenceThread(store, keys, child.clock)
 
     def _reaper(self, keys: Keys) -> Reaper:
         """Return the reaper, which gives runs of dead workers back."""
-        limits = self._seat.settings.queues
+        limits = self._child.settings.queues
         return Reaper(
             run=self._run_call,
             sessions=Sessions(keys),
@@ -213,20 +213,20 @@ class Agent:
 
     def _tasks(self, keys: Keys, workers: LocalWorkers) -> list[PeriodicTask]:
         """Return the tasks beside those for sessions: requests to end runs, commands, and what is configured."""
-        seat, settings, queues = self._seat, self._seat.settings, Queues(keys)
+        child, settings, queues = self._child, self._child.settings, Queues(keys)
         cancellations = Unwanted(
             call=self._run_call,
             queues=queues,
             workers=workers,
-            row=seat.row,
-            wake_parent=seat.wake_parent,
-            exclusive=exclusive_slots(seat),
+            row=child.row,
+            wake_parent=child.wake_parent,
+            exclusive=exclusive_slots(child),
             report=self._report,
         )
         commands = CommandDuty(
             call=self._run_call,
             commands=Commands(keys),
-            seat=seat,
+            child=child,
             report=self._report,
             signer=settings.commands.signer(settings.cluster),
         )
@@ -247,23 +247,23 @@ class Agent:
 
     def _started_ms(self) -> int:
         """Return when the tree started, by the wall clock: an agent that was replaced makes it no younger."""
-        started_ns = self._seat.board.header.started_ns
+        started_ns = self._child.board.header.started_ns
         age_ns = self._clock.elapsed_ns() - started_ns if started_ns else 0
         return self._clock.wall_ms() - age_ns // MILLISECOND_NS
 
     def _election(self, keys: Keys, presence: PresenceThread | None) -> ElectionContext:
-        seat = self._seat
-        election = seat.settings.election
+        child = self._child
+        election = child.settings.election
         return ElectionContext(
-            leases=Leases(keys, has_presence=seat.settings.has_presence),
+            leases=Leases(keys, has_presence=child.settings.has_presence),
             presence=presence or NoPresence(),
             on_data_loss=election.on_data_loss,
-            board=seat.board,
-            clock=seat.clock,
+            board=child.board,
+            clock=child.clock,
             me=CandidateInfo(
-                replica=seat.replica,
+                replica=child.replica,
                 host=os.uname().nodename,
-                pid=seat.parent_pid,
+                pid=child.parent_pid,
                 version=__version__,
                 started_ms=self._started_ms(),
                 priority=election.priority,
@@ -275,7 +275,7 @@ class Agent:
             report=self._report,
             rng=elector_rng(),
             new_nonce=new_nonce,
-            signer=seat.settings.commands.signer(seat.settings.cluster),
+            signer=child.settings.commands.signer(child.settings.cluster),
         )
 
 
@@ -284,10 +284,10 @@ def new_nonce() -> str:
     return secrets.token_hex(16)
 
 
-def main(seat: Seat, definitions: Sequence[ScheduleDef] = ()) -> int:
-    """Run the agent of ``seat`` until its parent ends it; return the exit code.
+def main(child: ChildContext, definitions: Sequence[ScheduleDef] = ()) -> int:
+    """Run the agent of ``child`` until its parent ends it; return the exit code.
 
     ``definitions`` are the schedules of its configuration: candidates name the set they
     bring, so that during a rolling update an old replica does not undo a newer one's.
     """
-    return Agent(seat, definitions).run()
+    return Agent(child, definitions).run()

@@ -26,7 +26,7 @@ from supervisor.core.schedules.checks import FireRefusal
 from supervisor.core.supervision.scoreboard import ChildState, Phase
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.reload.config_memfd import HandoverError
-from supervisor.roles.child import ConfigFollower, Seat, Wakeup
+from supervisor.roles.child import ChildContext, ConfigFollower, Wakeup
 from supervisor.roles.effects import RunScript, Step, Watch
 from supervisor.roles.scheduler.backfill import Backfills
 from supervisor.roles.scheduler.firing import Decided
@@ -65,28 +65,28 @@ CALL_TIMEOUT_S = 1.0
 class Driver:
     """Carries out the steps of the scheduler."""
 
-    def __init__(self, seat: Seat, definitions: Sequence[ScheduleDef]) -> None:
-        self._seat = seat
-        self._clock = seat.clock
-        settings = seat.settings
+    def __init__(self, child: ChildContext, definitions: Sequence[ScheduleDef]) -> None:
+        self._child = child
+        self._clock = child.clock
+        settings = child.settings
         self._keys = Keys(settings.cluster)
         self._store = ParkedStore.connect(
-            seat.redis_url,
+            child.redis_url,
             settings=settings.redis,
             name=f"{settings.cluster}:scheduler",
             timeout_s=CALL_TIMEOUT_S,
-            clock=seat.clock,
-            follow=seat.board,
+            clock=child.clock,
+            follow=child.board,
         )
-        self._wakeup = Wakeup(seat.clock)
-        self._following = ConfigFollower(seat)
+        self._wakeup = Wakeup(child.clock)
+        self._following = ConfigFollower(child)
         self._digest = schedules_digest(definitions) if definitions else ""
         report = SchedulerReport()
         rate = settings.scheduler.catchup_rate
         self._scheduler = Scheduler(
             schedules=Schedules(self._keys),
-            board=seat.board,
-            clock=seat.clock,
+            board=child.board,
+            clock=child.clock,
             definitions=definitions,
             lease_ms=int(settings.election.lease_duration_s * 1000),
             is_stopping=self._is_stopping,
@@ -94,29 +94,29 @@ class Driver:
             rng=Random(os.urandom(16)),  # noqa: S311 - it spreads retries
             catchup_rate=rate,
             allow_empty=settings.scheduler.allow_empty_static,
-            backfills=Backfills(self._keys, clock=seat.clock, report=report, rate_per_s=rate),
+            backfills=Backfills(self._keys, clock=child.clock, report=report, rate_per_s=rate),
             zones_version=zones.database_version(),
         )
 
     def run(self) -> int:
         """Serve terms until asked to stop."""
         try:
-            self._seat.announce(ChildState.READY)
+            self._child.announce(ChildState.READY)
             drive(self._scheduler.run(), self._execute)
-            self._seat.announce(ChildState.DRAINING)
+            self._child.announce(ChildState.DRAINING)
             return EXIT_OK
         finally:
             self._wakeup.close()
             self._store.close()
 
     def _is_stopping(self) -> bool:
-        return self._wakeup.is_draining or self._seat.board.header.phase >= Phase.DRAINING
+        return self._wakeup.is_draining or self._child.board.header.phase >= Phase.DRAINING
 
     def _execute(self, step: Step) -> Any:
         self._beat()
         if isinstance(step, RunScript):
             answer = self._store.run(step.call, timeout_s=step.timeout_ns / 1e9, meanwhile=step.meanwhile)
-            self._seat.row.redis_ok_ns = self._clock.elapsed_ns()
+            self._child.row.redis_ok_ns = self._clock.elapsed_ns()
             return answer
         now_ns = self._clock.elapsed_ns()
         if isinstance(step, Watch):
@@ -129,7 +129,7 @@ class Driver:
         return None
 
     def _beat(self) -> None:
-        row = self._seat.row
+        row = self._child.row
         row.progress += 1
         row.beat_ns = self._clock.elapsed_ns()
         if number := self._following.poll():
@@ -137,17 +137,17 @@ class Driver:
 
     def _follow(self, number: int) -> None:
         """Bring in the schedules of configuration ``number``, under the same term."""
-        assert self._seat.handover is not None
+        assert self._child.handover is not None
         with suppress(HandoverError):  # else the one after the next is there already, and the next look finds it
-            digest = self._seat.handover.brief(number).schedules_digest
+            digest = self._child.handover.brief(number).schedules_digest
             if digest != self._digest:
-                self._scheduler.redeclare(self._seat.handover.definitions(number))
+                self._scheduler.redeclare(self._child.handover.definitions(number))
                 self._digest = digest
 
 
-def main(seat: Seat, definitions: Sequence[ScheduleDef]) -> int:
-    """Run the scheduler of ``seat`` with the schedules of its configuration; return the exit code."""
-    return Driver(seat, definitions).run()
+def main(child: ChildContext, definitions: Sequence[ScheduleDef]) -> int:
+    """Run the scheduler of ``child`` with the schedules of its configuration; return the exit code."""
+    return Driver(child, definitions).run()
 
 
 LINES_PER_S = 50

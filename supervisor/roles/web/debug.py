@@ -21,7 +21,7 @@ import structlog
 from aiohttp import web
 
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
-from supervisor.roles.child import Seat
+from supervisor.roles.child import ChildContext
 from supervisor.roles.web.access.auth import needs
 from supervisor.roles.web.api.access import must_be_unlimited
 from supervisor.roles.web.responses import ASKER, redis_failed, unavailable
@@ -38,23 +38,23 @@ FRAMES_MAX = 40
 log = structlog.get_logger()
 
 
-def routes(seat: Seat, store: AsyncStore) -> list[web.RouteDef]:
+def routes(child: ChildContext, store: AsyncStore) -> list[web.RouteDef]:
     """Return the routes; none where they are off."""
-    if not seat.settings.web.debug:
+    if not child.settings.web.debug:
         return []
-    pages = DebugPages(seat, store)
+    pages = DebugPages(child, store)
     return [web.get(PATH, pages.stacks), web.post(PATH, pages.ask_workers)]
 
 
 class DebugPages:
     """The handlers."""
 
-    def __init__(self, seat: Seat, store: AsyncStore) -> None:
-        self._replica = seat.replica
+    def __init__(self, child: ChildContext, store: AsyncStore) -> None:
+        self._replica = child.replica
         self._store = store
-        self._clock = seat.clock
-        self._signer = seat.settings.commands.signer(seat.settings.cluster)
-        self._commands = Commands(Keys(seat.settings.cluster))
+        self._clock = child.clock
+        self._signer = child.settings.commands.signer(child.settings.cluster)
+        self._commands = Commands(Keys(child.settings.cluster))
 
     @needs(Scope.ADMIN)
     async def stacks(self, request: web.Request) -> web.Response:

@@ -19,7 +19,7 @@ from aiohttp import web
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.supervision import health
 from supervisor.core.supervision.health import HealthEndpoint
-from supervisor.roles.child import Seat
+from supervisor.roles.child import ChildContext
 from supervisor.roles.web import dashboard
 from supervisor.roles.web.access.auth import RequestGuard, needs, public, scope_of
 from supervisor.roles.web.api.run_waiting import WAIT_S_MAX
@@ -75,12 +75,12 @@ Admit = Callable[[web.Request], None]
 class Pages:
     """The handlers, and their data."""
 
-    def __init__(self, seat: Seat, overviews: Overviews, guard: RequestGuard | None = None) -> None:
-        self._seat = seat
+    def __init__(self, child: ChildContext, overviews: Overviews, guard: RequestGuard | None = None) -> None:
+        self._child = child
         self._overviews = overviews
-        self._configuration = Configuration(seat.settings)
-        self.guard = guard or RequestGuard(seat.settings.web, seat.clock)
-        self.redis_failures = RepeatedWarning("redis_failed_request", seat.clock)
+        self._configuration = Configuration(child.settings)
+        self.guard = guard or RequestGuard(child.settings.web, child.clock)
+        self.redis_failures = RepeatedWarning("redis_failed_request", child.clock)
         self._turn = asyncio.Lock()
 
     async def turn(self) -> None:
@@ -90,20 +90,20 @@ class Pages:
 
     def checks(self, endpoint: HealthEndpoint) -> list[health.HealthCheck]:
         """Return the checks of ``endpoint`` in their current state."""
-        seat = self._seat
+        child = self._child
         read = health.facts(
-            seat.board,
-            now_ns=seat.clock.elapsed_ns(),
-            slot_names=seat.slot_names,
-            pools=tuple(seat.settings.workers),
-            lease_duration_s=seat.settings.election.lease_duration_s,
+            child.board,
+            now_ns=child.clock.elapsed_ns(),
+            slot_names=child.slot_names,
+            pools=tuple(child.settings.workers),
+            lease_duration_s=child.settings.election.lease_duration_s,
         )
         overview = self._overviews.newest
         unserved, late = ((), ()) if overview is None else (overview.unserved, overview.late)
         found = health.checks(endpoint, read, unserved=unserved, late=late)
         if endpoint is not HealthEndpoint.READYZ:
             return found
-        ending = "; ".join(ending_notes(seat.settings.calendars, now_ms=seat.clock.wall_ms()))
+        ending = "; ".join(ending_notes(child.settings.calendars, now_ms=child.clock.wall_ms()))
         tokens = health.HealthCheck("tokens", self.guard.fault)
         return [*found, tokens, health.HealthCheck("calendars", note=ending)]
 
@@ -147,14 +147,14 @@ class Pages:
         """Everything Prometheus wants."""
         overview = await self._overviews.get()
         checks = {endpoint: self.checks(endpoint) for endpoint in HealthEndpoint}
-        scrape = Scrape(self._seat, checks, overview, is_redis_up=self._overviews.is_up)
-        body = exposition(collectors=[scrape], cluster=self._seat.settings.cluster)
+        scrape = Scrape(self._child, checks, overview, is_redis_up=self._overviews.is_up)
+        body = exposition(collectors=[scrape], cluster=self._child.settings.cluster)
         return web.Response(body=body, headers={"Content-Type": METRICS_TYPE})
 
     @needs(Scope.READ)
     async def statusz(self, request: web.Request) -> web.Response:
         """One screen about this replica."""
-        shown = status(self._seat, await self._overviews.get())
+        shown = status(self._child, await self._overviews.get())
         return json_response(shown) if wants_json(request) else web.Response(text=status_text(shown))
 
     @needs(Scope.READ)
@@ -186,7 +186,7 @@ class Pages:
         """The paths there are; for a browser with the dashboard before them."""
         if "text/html" not in request.headers.get("Accept", ""):
             return web.Response(text="".join(f"{path:<10} {text}\n" for path, text in _INDEX.items()))
-        shown = status(self._seat, await self._overviews.get())
+        shown = status(self._child, await self._overviews.get())
         page = dashboard.page(shown, self.checks(HealthEndpoint.READYZ), _INDEX, refreshes="refresh" in request.query)
         headers = {"Content-Security-Policy": dashboard.POLICY}
         return web.Response(text=page, content_type="text/html", headers=headers)

@@ -17,7 +17,7 @@ from supervisor.core.model import PRIORITIES
 from supervisor.core.supervision.health import HealthCheck, HealthEndpoint, role_of
 from supervisor.core.supervision.scoreboard import SlotState
 from supervisor.core.units import SECOND_NS
-from supervisor.roles.child import Seat
+from supervisor.roles.child import ChildContext
 from supervisor.roles.web.cluster_snapshot import Overview
 from supervisor.settings.schedules.calendars import ends_of
 from supervisor.telemetry import metrics
@@ -32,7 +32,7 @@ Rows = Iterable[tuple[tuple[str, ...], float]]
 class Scrape(Collector):
     """Everything computed for one scrape."""
 
-    seat: Seat
+    child: ChildContext
     checks: Mapping[HealthEndpoint, Sequence[HealthCheck]]
     overview: Overview | None
     is_redis_up: bool
@@ -45,7 +45,7 @@ class Scrape(Collector):
         yield from self._redis()
 
     def _tree(self) -> Iterator[Metric]:
-        board, now_ns = self.seat.board, self.seat.clock.elapsed_ns()
+        board, now_ns = self.child.board, self.child.clock.elapsed_ns()
         term = board.term()
         trusted = term.is_trusted(now_ns)
         yield _family(metrics.IS_LEADER, [((), float(trusted))])
@@ -59,9 +59,11 @@ class Scrape(Collector):
         yield _family(metrics.CONFIG_EPOCH, [((), float(header.config_epoch))])
         yield _family(metrics.CONFIG_LAST_RELOAD_SUCCESSFUL, [((), float(not header.is_reload_refused))])
         yield _family(metrics.CONFIG_LAST_RELOAD, [((), header.reloaded_ms / 1000)])
-        yield _family(metrics.CALENDAR_END, [((name,), end_s) for name, end_s in ends_of(self.seat.settings.calendars)])
-        yield _family(metrics.DEPRECATED_SETTINGS, [((), float(self.seat.settings.deprecated))])
-        states = features.resolve(self.seat.settings.features)
+        yield _family(
+            metrics.CALENDAR_END, [((name,), end_s) for name, end_s in ends_of(self.child.settings.calendars)]
+        )
+        yield _family(metrics.DEPRECATED_SETTINGS, [((), float(self.child.settings.deprecated))])
+        states = features.resolve(self.child.settings.features)
         yield _family(
             metrics.FEATURE_ENABLED,
             [((gate.name, gate.stage.value), float(states[gate.name])) for gate in features.GATES],
@@ -76,13 +78,13 @@ class Scrape(Collector):
         )
 
     def _progress_age(self, now_ns: int) -> Rows:
-        for name, row in zip(self.seat.slot_names, self.seat.board.rows, strict=False):
+        for name, row in zip(self.child.slot_names, self.child.board.rows, strict=False):
             if name == "scheduler" and row.beat_ns:
                 yield (), max(0, now_ns - row.beat_ns) / SECOND_NS
 
     def _slots(self) -> Iterator[Metric]:
-        now_ns = self.seat.clock.elapsed_ns()
-        named = zip(self.seat.slot_names, self.seat.board.rows, strict=False)
+        now_ns = self.child.clock.elapsed_ns()
+        named = zip(self.child.slot_names, self.child.board.rows, strict=False)
         rows = [(name, row) for name, row in named if row.is_used or row.generation]  # not those never used
         alive = [(name, row) for name, row in rows if SlotState(row.state).has_process]
         yield _family(metrics.SLOT_STATE, [((name, role_of(name)[0]), row.state) for name, row in rows])
@@ -91,7 +93,7 @@ class Scrape(Collector):
             metrics.SLOT_BEAT_AGE,
             [((name,), max(0, now_ns - row.beat_ns) / SECOND_NS) for name, row in alive if row.beat_ns],
         )
-        busy = dict.fromkeys(self.seat.settings.workers, 0)
+        busy = dict.fromkeys(self.child.settings.workers, 0)
         for name, row in alive:
             pool = role_of(name)[1]
             if pool is not None:
@@ -107,9 +109,9 @@ class Scrape(Collector):
         )
 
     def _vitals(self) -> Iterator[Metric]:
-        board = self.seat.board
+        board = self.child.board
         pids = {"supervisor": board.header.parent_pid}
-        for name, row in zip(self.seat.slot_names, board.rows, strict=False):
+        for name, row in zip(self.child.slot_names, board.rows, strict=False):
             if SlotState(row.state).has_process:
                 pids[name] = row.pid
         read = {name: read_vitals(pid) for name, pid in pids.items() if pid}

@@ -25,7 +25,7 @@ from aiohttp import web
 from supervisor.core.supervision.scoreboard import ChildState
 from supervisor.core.units import SECOND_NS
 from supervisor.operations.enqueueing import Producer
-from supervisor.roles.child import ConfigFollower, Seat
+from supervisor.roles.child import ChildContext, ConfigFollower
 from supervisor.roles.web import debug
 from supervisor.roles.web.access.auth import RequestGuard, WatchedFile, warn_of_exposure
 from supervisor.roles.web.access.peers import Peers
@@ -99,27 +99,27 @@ ABANDON_S = 0.001
 log = structlog.get_logger()
 
 
-def main(seat: Seat) -> int:
+def main(child: ChildContext) -> int:
     """Serve until asked to stop; return the exit code."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_serve(seat))
+        return runner.run(_serve(child))
 
 
-def api_context(seat: Seat, store: AsyncStore, overviews: Overviews, event_pages: EventPages) -> ApiContext:
-    """Return the tools of the API's handlers in the web child of ``seat``."""
-    settings = seat.settings
+def api_context(child: ChildContext, store: AsyncStore, overviews: Overviews, event_pages: EventPages) -> ApiContext:
+    """Return the tools of the API's handlers in this web child."""
+    settings = child.settings
     keys = Keys(settings.cluster)
     producer = Producer(
         settings.redis,
         cluster=settings.cluster,
-        clock=seat.clock,
-        open_store=functools.partial(_waiting_store, seat),
+        clock=child.clock,
+        open_store=functools.partial(_waiting_store, child),
         open_async_store=lambda: store,
     )
     return ApiContext(
         call=store.run,
         keys=keys,
-        clock=seat.clock,
+        clock=child.clock,
         producer=producer,
         waits=RunWaiters(producer, event_pages),
         overviews=overviews,
@@ -132,15 +132,15 @@ def api_context(seat: Seat, store: AsyncStore, overviews: Overviews, event_pages
     )
 
 
-def _waiting_store(seat: Seat) -> Store:
+def _waiting_store(child: ChildContext) -> Store:
     """Return the client by which all requests of this child wait for runs."""
-    settings = seat.settings
+    settings = child.settings
     name = f"{settings.cluster}:web"
-    return Store.connect(seat.redis_url, settings=settings.redis, name=name, clock=seat.clock, follow=seat.board)
+    return Store.connect(child.redis_url, settings=settings.redis, name=name, clock=child.clock, follow=child.board)
 
 
-async def _serve(seat: Seat) -> int:
-    listeners = seat.listeners
+async def _serve(child: ChildContext) -> int:
+    listeners = child.listeners
     assert listeners is not None, "the parent binds before it forks"
     loop = asyncio.get_running_loop()
     stopping: asyncio.Future[float] = loop.create_future()  # how long to wait for requests in flight
@@ -148,38 +148,38 @@ async def _serve(seat: Seat) -> int:
         loop.add_signal_handler(number, _stop, stopping, wait_s)
     loop.add_signal_handler(signal.SIGURG, lambda: None)  # pages read the board when asked: nothing to wake up for
 
-    reader = StoreReader.connect(seat)
-    overviews = Overviews(reader, seat.clock)
-    settings = seat.settings.web
+    reader = StoreReader.connect(child)
+    overviews = Overviews(reader, child.clock)
+    settings = child.settings.web
     certificate = Certificate.of(settings)
     tls = None if certificate is None else certificate.current
-    pages = Pages(seat, overviews, RequestGuard(settings, seat.clock, tls=tls))
-    office = EventOffice(seat, reader.store)
-    context = api_context(seat, reader.store, overviews, office.pages)
-    routes = [*api.routes(context, office.pages), *debug.routes(seat, reader.store)]
-    main = await _Port.open(seat, listeners.http, lambda admit: application(pages, admit, routes), tls=tls)
+    pages = Pages(child, overviews, RequestGuard(settings, child.clock, tls=tls))
+    office = EventOffice(child, reader.store)
+    context = api_context(child, reader.store, overviews, office.pages)
+    routes = [*api.routes(context, office.pages), *debug.routes(child, reader.store)]
+    main = await _Port.open(child, listeners.http, lambda admit: application(pages, admit, routes), tls=tls)
     ports = [main]
     if listeners.health is not None:
-        ports.append(await _Port.open(seat, listeners.health, lambda admit: health_application(pages, admit)))
+        ports.append(await _Port.open(child, listeners.health, lambda admit: health_application(pages, admit)))
     office.pages.on_stream = lambda request: main.gate.mark_stream(request.protocol)
     office.start()
     probes = None
     if listeners.grpc is not None:
-        probes = GrpcHealth(listeners.grpc, seat.clock, Path(seat.settings.data_dir), pages.checks)
+        probes = GrpcHealth(listeners.grpc, child.clock, Path(child.settings.data_dir), pages.checks)
         await probes.start()
     looks = [pages.guard.look, pages.redis_failures.tell, *(port.gate.sweep for port in ports)]
     if certificate is not None:
         looks.append(certificate.look)
     if probes is not None:
         looks.append(probes.gate.sweep)
-    pulse = _Pulse(seat, loop, looks)
+    pulse = _Pulse(child, loop, looks)
     pulse.start()
-    seat.announce(ChildState.READY)
+    child.announce(ChildState.READY)
     log.info("web_ready", host=settings.host, port=_port_of(listeners.http), tls=certificate is not None)
     warn_of_exposure(settings)
 
     wait_s = await stopping
-    seat.announce(ChildState.DRAINING)
+    child.announce(ChildState.DRAINING)
     for each in ports:
         each.gate.close()
     if probes is not None:
@@ -202,7 +202,7 @@ class _Port:
     @classmethod
     async def open(
         cls,
-        seat: Seat,
+        child: ChildContext,
         listener: socket.socket,
         build: Callable[[Admit], web.Application],
         *,
@@ -210,9 +210,9 @@ class _Port:
     ) -> Self:
         """Serve the application that ``build`` returns, from now on."""
         loop = asyncio.get_running_loop()
-        peers = Peers(seat.clock, seat.settings.web.socket_users)
+        peers = Peers(child.clock, child.settings.web.socket_users)
         gate = ConnectionGate(
-            lambda: HttpProtocol(server, loop), seat.clock, listener,
+            lambda: HttpProtocol(server, loop), child.clock, listener,
             identify=peers.identify, tls=tls, refusal=REFUSAL,
         )  # fmt: skip
         runner = web.AppRunner(build(gate.admit), access_log=None, handle_signals=False, handler_cancellation=True)
@@ -235,18 +235,20 @@ def _stop(stopping: asyncio.Future[float], wait_s: float) -> None:
 class _Pulse:
     """Beats from the loop, measures how late the loop turns, and performs the duties of each beat."""
 
-    def __init__(self, seat: Seat, loop: asyncio.AbstractEventLoop, looks: Sequence[Callable[[], None]]) -> None:
-        self._seat = seat
+    def __init__(
+        self, child: ChildContext, loop: asyncio.AbstractEventLoop, looks: Sequence[Callable[[], None]]
+    ) -> None:
+        self._child = child
         self._looks = looks
         self._loop = loop
-        self._due_ns = seat.clock.elapsed_ns()
+        self._due_ns = child.clock.elapsed_ns()
         self._timer: asyncio.TimerHandle | None = None
-        self._following = ConfigFollower(seat)
+        self._following = ConfigFollower(child)
 
     def start(self) -> None:
         """Beat now and from now on."""
-        now_ns = self._seat.clock.elapsed_ns()
-        row = self._seat.row
+        now_ns = self._child.clock.elapsed_ns()
+        row = self._child.row
         row.beat_ns = now_ns
         row.loop_lag_us = max(0, now_ns - self._due_ns) // 1000
         row.progress += 1

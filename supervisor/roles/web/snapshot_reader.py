@@ -9,7 +9,7 @@ import structlog
 
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.model import Kind
-from supervisor.roles.child import Seat
+from supervisor.roles.child import ChildContext
 from supervisor.roles.web.cluster_snapshot import WAIT_S, Leader, Overview, QueueDepth
 from supervisor.store.client.sync_client import AsyncStore
 from supervisor.store.election.leases import Leases
@@ -42,18 +42,18 @@ class StoreReader:
         self._leases = Leases(keys)
 
     @classmethod
-    def connect(cls, seat: Seat) -> Self:
+    def connect(cls, child: ChildContext) -> Self:
         """Return a reader for this child. Connects when first used."""
         store = AsyncStore.connect(
-            seat.redis_url,
-            settings=seat.settings.redis,
-            name=f"{seat.settings.cluster}:web",
+            child.redis_url,
+            settings=child.settings.redis,
+            name=f"{child.settings.cluster}:web",
             timeout_s=WAIT_S,
-            clock=seat.clock,
-            follow=seat.board,
+            clock=child.clock,
+            follow=child.board,
         )
-        served = {queue for pool in seat.settings.workers.values() for queue in pool.queues}
-        return cls(store, Keys(seat.settings.cluster), first=served)
+        served = {queue for pool in child.settings.workers.values() for queue in pool.queues}
+        return cls(store, Keys(child.settings.cluster), first=served)
 
     async def read(self) -> Overview:
         """Return a snapshot of Redis.

@@ -11,32 +11,32 @@ from typing import Any
 from supervisor.core.supervision.health import role_of
 from supervisor.core.supervision.scoreboard import Phase, SlotState
 from supervisor.core.units import SECOND_NS
-from supervisor.roles.child import Seat
+from supervisor.roles.child import ChildContext
 from supervisor.roles.web.cluster_snapshot import Overview
 from supervisor.telemetry.log_lines.render import format_ts
 from supervisor.version import __version__
 
 
-def status(seat: Seat, overview: Overview | None) -> dict[str, Any]:
+def status(child: ChildContext, overview: Overview | None) -> dict[str, Any]:
     """Return the content of the page, as JSON values."""
-    now_ns = seat.clock.elapsed_ns()
-    header, term = seat.board.header, seat.board.term()
+    now_ns = child.clock.elapsed_ns()
+    header, term = child.board.header, child.board.term()
     trusted = term.is_trusted(now_ns)
     leader = overview.leader if overview is not None else None
     return {
-        "cluster": seat.settings.cluster,
-        "replica": seat.replica,
+        "cluster": child.settings.cluster,
+        "replica": child.replica,
         "version": __version__,
-        "at": format_ts(seat.clock.wall_ms()),
+        "at": format_ts(child.clock.wall_ms()),
         "phase": Phase(header.phase).name.lower(),
         "uptime_s": _age_s(now_ns, header.started_ns),
-        "config": _config(seat),
+        "config": _config(child),
         "is_leader": trusted,
         "trust_remaining_s": round((term.trusted_until_ns - now_ns) / SECOND_NS, 3) if trusted else 0.0,
         "leader": None if leader is None else {"replica": leader.replica, "epoch": leader.epoch, "host": leader.host},
         "slots": [
             _slot(name, row, now_ns)
-            for name, row in zip(seat.slot_names, seat.board.rows, strict=False)
+            for name, row in zip(child.slot_names, child.board.rows, strict=False)
             if row.is_used  # a pool has spare rows, for replacements
         ],
         "redis_up": overview is not None,
@@ -49,9 +49,9 @@ def status(seat: Seat, overview: Overview | None) -> dict[str, Any]:
     }
 
 
-def _config(seat: Seat) -> dict[str, Any]:
+def _config(child: ChildContext) -> dict[str, Any]:
     """Return which configuration is in effect, and how the last reload ended."""
-    header = seat.board.header
+    header = child.board.header
     return {
         "epoch": header.config_epoch,
         "reloads": header.reload_number,

@@ -10,10 +10,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from supervisor.roles.child import Seat
+    from supervisor.roles.child import ChildContext
 
 
-def main(seat: Seat) -> int:
+def main(child: ChildContext) -> int:
     """Run one worker process until it is asked to stop; return its exit code."""
-    code: int = import_module("supervisor.roles.worker.entry").main(seat)
+    code: int = import_module("supervisor.roles.worker.entry").main(child)
     return code

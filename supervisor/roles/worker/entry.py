@@ -1,4 +1,4 @@
-"""The top of a worker process: from its seat to the pool of its kind."""
+"""The top of a worker process: from its context to the pool of its kind."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from supervisor.core.jobs.destinations import DestinationRule, use_destinations
 from supervisor.core.jobs.references import ReferenceRule, use_rule
 from supervisor.core.jobs.registry import registry
 from supervisor.core.model import Template
-from supervisor.roles.child import Seat
+from supervisor.roles.child import ChildContext
 from supervisor.roles.worker.polling.poll import SessionLostError
 from supervisor.roles.worker.pools.async_pool import AsyncPool
 from supervisor.roles.worker.pools.sync_pool import SyncPool
@@ -30,28 +30,28 @@ from supervisor.telemetry.run_output import streams_heard
 log = structlog.get_logger("tenure.worker")
 
 
-def main(seat: Seat) -> int:
+def main(child: ChildContext) -> int:
     """Run one worker process until it is asked to stop; return its exit code."""
-    assert seat.pool is not None
+    assert child.pool is not None
     # In a job, `tenure.enqueue` goes where this worker's runs come from.
     connection.use(
         producer.Producer(
-            _redis(seat),
-            cluster=seat.settings.cluster,
-            clock=seat.clock,
+            _redis(child),
+            cluster=child.settings.cluster,
+            clock=child.clock,
             on_enqueued=_count,
-            limits=seat.settings.queues,
-            follow=seat.board,
+            limits=child.settings.queues,
+            follow=child.board,
         )
     )
-    use_rule(reference_rule(seat.settings))
-    use_destinations(DestinationRule(seat.settings.job_destinations.allow))
-    use_confinement(seat.settings.shell.confinement)
+    use_rule(reference_rule(child.settings))
+    use_destinations(DestinationRule(child.settings.job_destinations.allow))
+    use_confinement(child.settings.shell.confinement)
     try:
         with streams_heard():
-            return _sync(seat) if seat.settings.workers[seat.pool].kind is WorkerKind.SYNC else _async(seat)
+            return _sync(child) if child.settings.workers[child.pool].kind is WorkerKind.SYNC else _async(child)
     except (SessionLostError, *STORE_ERRORS) as error:
-        seat.row.severed_generation = seat.generation  # before it is gone: no run is to blame for this death
+        child.row.severed_generation = child.generation  # before it is gone: no run is to blame for this death
         event = "session_lost" if isinstance(error, SessionLostError) else "worker_severed"
         log.error(event, error=str(error))  # noqa: TRY400 - it happened in Redis; a stack says nothing
         return EXIT_RESTART
@@ -72,37 +72,39 @@ def _count(template: Template, new: int) -> None:
     metrics.ENQUEUED.labels(template.queue, template.job).inc(new)
 
 
-def _redis(seat: Seat) -> RedisSettings:
+def _redis(child: ChildContext) -> RedisSettings:
     """Return the connection settings, with waits short enough for the loop to beat within its hang limit."""
-    wait_s = seat.settings.supervision.hang_timeout_s / 4
-    redis = seat.settings.redis
+    wait_s = child.settings.supervision.hang_timeout_s / 4
+    redis = child.settings.redis
     return redis.model_copy(
         update={
-            "url": type(redis.url)(seat.redis_url),
+            "url": type(redis.url)(child.redis_url),
             "connect_timeout_s": min(redis.connect_timeout_s, wait_s),
             "command_timeout_s": min(redis.command_timeout_s, wait_s),
         }
     )
 
 
-def _sync(seat: Seat) -> int:
-    settings = _redis(seat)
-    store = Store.connect(seat.redis_url, settings=settings, name=_name(seat), clock=seat.clock, follow=seat.board)
-    return SyncPool(WorkerRuntime(seat, registry, connection.current()), store).run()
+def _sync(child: ChildContext) -> int:
+    settings = _redis(child)
+    store = Store.connect(child.redis_url, settings=settings, name=_name(child), clock=child.clock, follow=child.board)
+    return SyncPool(WorkerRuntime(child, registry, connection.current()), store).run()
 
 
-def _async(seat: Seat) -> int:
+def _async(child: ChildContext) -> int:
     loop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)
     # No closing: tasks and executor threads that jobs left behind could make it wait for ever, and
     # the process leaves through os._exit anyway.
-    return loop.run_until_complete(_serve(seat))
+    return loop.run_until_complete(_serve(child))
 
 
-async def _serve(seat: Seat) -> int:
-    settings = _redis(seat)
-    store = AsyncStore.connect(seat.redis_url, settings=settings, name=_name(seat), clock=seat.clock, follow=seat.board)
-    pool = AsyncPool(WorkerRuntime(seat, registry, connection.current()), store, is_sampling=True)
+async def _serve(child: ChildContext) -> int:
+    settings = _redis(child)
+    store = AsyncStore.connect(
+        child.redis_url, settings=settings, name=_name(child), clock=child.clock, follow=child.board
+    )
+    pool = AsyncPool(WorkerRuntime(child, registry, connection.current()), store, is_sampling=True)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, pool.drain)
     loop.add_signal_handler(signal.SIGQUIT, pool.quit)
@@ -110,5 +112,5 @@ async def _serve(seat: Seat) -> int:
     return await pool.run()
 
 
-def _name(seat: Seat) -> str:
-    return f"{seat.settings.cluster}:{seat.name}"
+def _name(child: ChildContext) -> str:
+    return f"{child.settings.cluster}:{child.name}"

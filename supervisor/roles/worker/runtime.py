@@ -16,7 +16,7 @@ from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Kind, Release
 from supervisor.core.supervision.scoreboard import Verb
 from supervisor.core.units import SECOND_NS
-from supervisor.roles.child import Seat, resident_kib
+from supervisor.roles.child import ChildContext, resident_kib
 from supervisor.roles.worker.attempt.executor import Executor
 from supervisor.roles.worker.attempt.hooks import Pipeline
 from supervisor.roles.worker.attempt.invocation import JobInvoker
@@ -123,7 +123,7 @@ class WorkerRuntime:
 
     def __init__(
         self,
-        seat: Seat,
+        child: ChildContext,
         registry: Registry,
         producer: Producer | None = None,
         uniform: Callable[[], float] = random.random,
@@ -131,18 +131,18 @@ class WorkerRuntime:
         """Build it.
 
         Args:
-            seat: of the process.
+            child: of the process.
             registry: the jobs of the program.
             producer: enqueues what jobs ask for; None: they cannot.
             uniform: draws jitter, from [0, 1).
         """
-        assert seat.pool is not None
-        pool = seat.settings.workers[seat.pool]
-        keys = Keys(seat.settings.cluster)
-        clock = seat.clock
-        self._session = seat.session
+        assert child.pool is not None
+        pool = child.settings.workers[child.pool]
+        keys = Keys(child.settings.cluster)
+        clock = child.clock
+        self._session = child.session
         self._sessions = Sessions(keys)
-        self._info = _info(seat, pool)
+        self._info = _info(child, pool)
         self.kind = kind = Kind(pool.kind.value)
         self.concurrency = pool.concurrency if kind is Kind.ASYNC else 1
         self.queue_names = pool.queues
@@ -153,29 +153,29 @@ class WorkerRuntime:
             queue: max(1, int(share * pool.concurrency)) for queue, share in pool.max_share.items() if share < 1
         }
         """The most runs of a queue that may be here at once, for queues that have such a limit."""
-        self.limits = limits = seat.settings.queues
+        self.limits = limits = child.settings.queues
         self.clock = clock
         self.queues = Queues(keys)
-        self.presence = WorkerHeartbeat(seat)
-        pipeline = Pipeline(seat.settings, clock, kind)
+        self.presence = WorkerHeartbeat(child)
+        pipeline = Pipeline(child.settings, clock, kind)
         self.calling = JobInvoker(
             kind=kind, clock=clock, producer=producer, on_ill=self.presence.resources, pipeline=pipeline
         )
-        self.outputs = OutputKeeping(seat.settings.log.runs, worker=seat.session, clock=clock, runner=producer)
+        self.outputs = OutputKeeping(child.settings.log.runs, worker=child.session, clock=clock, runner=producer)
         self.executor = Executor(
-            kind=kind, registry=registry, worker=seat.session, clock=clock, uniform=uniform, producer=producer,
+            kind=kind, registry=registry, worker=child.session, clock=clock, uniform=uniform, producer=producer,
             calling=self.calling, outputs=self.outputs,
         )  # fmt: skip
         self.polls = PollSession(
             self.queues,
-            session=seat.session,
+            session=child.session,
             kind=kind,
             queue_names=pool.queues,
             history=limits.history,
             dead_cap=limits.dead,
         )
         self.outage = Outage(clock, uniform)
-        self.suspects = SuspectLane(seat, clock, uniform, slots=self.concurrency)
+        self.suspects = SuspectLane(child, clock, uniform, slots=self.concurrency)
         self._recycling = RecyclingLimits(pool, presence=self.presence, clock=clock, uniform=uniform)
         self._asked_ns = 0  # when the poll was sent whose reply comes next
         self._confirmed_ns = 0  # when the last poll was sent that Redis answered: then this session was open
@@ -320,16 +320,16 @@ class WorkerRuntime:
         self.flush(is_last=True)
 
 
-def _info(seat: Seat, pool: PoolSettings) -> dict[str, Any]:
+def _info(child: ChildContext, pool: PoolSettings) -> dict[str, Any]:
     """Return the description of a worker, as other replicas see it."""
     return {
-        "replica": seat.replica,
-        "slot": seat.name,
-        "pool": seat.pool,
+        "replica": child.replica,
+        "slot": child.name,
+        "pool": child.pool,
         "kind": pool.kind.value,
         "queues": ",".join(pool.queues),
         "host": socket.gethostname(),
         "pid": os.getpid(),
         "version": __version__,
-        "started_ms": seat.clock.wall_ms(),
+        "started_ms": child.clock.wall_ms(),
     }

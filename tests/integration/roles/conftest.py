@@ -12,7 +12,7 @@ import pytest
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
-from tests.integration.roles.seats import Replica
+from tests.integration.roles.role_processes import Replica
 from tests.kit.servers import RealServer
 
 FAST = {"lease_duration_s": 2.0, "renew_period_s": 0.4, "renew_timeout_s": 0.5}

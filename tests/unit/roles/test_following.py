@@ -30,13 +30,13 @@ class FollowedSettings:
             self.rules.append(rules)
 
         monkeypatch.setattr(child.logs, "retune", retune)
-        seat: Any = SimpleNamespace(
+        context: Any = SimpleNamespace(
             board=SimpleNamespace(header=self.header),
             handover=handover.reader(Audience.WORKER),
             config_epoch=0,
             settings=Settings(),
         )
-        self.following = ConfigFollower(seat)
+        self.following = ConfigFollower(context)
 
     def publish(self, number: int, **settings: Any) -> None:
         """Put a configuration into effect."""

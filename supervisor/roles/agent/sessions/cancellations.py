@@ -20,7 +20,7 @@ from supervisor.core.supervision.inflight import execution_hash
 from supervisor.core.supervision.scoreboard import Row, UnwantedReason, Verb
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.agent.sessions.local_workers import LocalWorkers
-from supervisor.roles.child import Seat
+from supervisor.roles.child import ChildContext
 from supervisor.roles.effects import Reporter
 from supervisor.settings.sections.models import WorkerKind
 from supervisor.store.queues.runs import HISTORY, Queues, UnwantedRun
@@ -30,11 +30,11 @@ PERIOD_NS = SECOND_NS  # asked only while something is executed here
 BETWEEN_NS = 250_000_000  # a worker has one place for such a request, and looks at it every 200 ms
 
 
-def exclusive_slots(seat: Seat) -> list[int]:
+def exclusive_slots(child: ChildContext) -> list[int]:
     """Return the worker slots whose processes execute one run at a time."""
-    pools = {name for name, pool in seat.settings.workers.items() if pool.kind is WorkerKind.SYNC}
+    pools = {name for name, pool in child.settings.workers.items() if pool.kind is WorkerKind.SYNC}
     return [
-        slot for slot, name in enumerate(seat.slot_names) if name.removeprefix("worker-").rpartition("-")[0] in pools
+        slot for slot, name in enumerate(child.slot_names) if name.removeprefix("worker-").rpartition("-")[0] in pools
     ]
 
 

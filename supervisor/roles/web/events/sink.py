@@ -28,7 +28,7 @@ from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.events import LEVELS, Event
 from supervisor.core.json_values import json_reader
 from supervisor.core.signing import WEBHOOK_HEADER, signature
-from supervisor.roles.child import Seat
+from supervisor.roles.child import ChildContext
 from supervisor.roles.web.events.followers import Followers
 from supervisor.roles.web.events.handlers import EventPages
 from supervisor.store.client.sync_client import AsyncStore
@@ -260,11 +260,11 @@ class EventDispatcher:
 class EventOffice:
     """The parts, started and ended together."""
 
-    def __init__(self, seat: Seat, store: AsyncStore) -> None:
-        events = EventLog(Keys(seat.settings.cluster))
+    def __init__(self, child: ChildContext, store: AsyncStore) -> None:
+        events = EventLog(Keys(child.settings.cluster))
         self._followers = Followers(store, events)
-        self.pages = EventPages(store, events, self._followers, seat.clock)
-        self._eventing = None if seat.mailbox is None else _eventing(seat, store, events, seat.mailbox.read_fd)
+        self.pages = EventPages(store, events, self._followers, child.clock)
+        self._eventing = None if child.mailbox is None else _eventing(child, store, events, child.mailbox.read_fd)
 
     def start(self) -> None:
         """Begin; in the loop."""
@@ -278,9 +278,9 @@ class EventOffice:
             await self._eventing.close()
 
 
-def _eventing(seat: Seat, store: AsyncStore, events: EventLog, read_fd: int) -> EventDispatcher:
-    settings = seat.settings.events
-    writer = f"{seat.replica}/{seat.name}/{seat.generation}"
+def _eventing(child: ChildContext, store: AsyncStore, events: EventLog, read_fd: int) -> EventDispatcher:
+    settings = child.settings.events
+    writer = f"{child.replica}/{child.name}/{child.generation}"
     webhook = None
     if settings.webhook_url is not None:
         webhook = EventWebhook(
@@ -288,9 +288,9 @@ def _eventing(seat: Seat, store: AsyncStore, events: EventLog, read_fd: int) -> 
             token=None if settings.webhook_token is None else settings.webhook_token.get_secret_value(),
             secret=None if settings.webhook_secret is None else settings.webhook_secret.get_secret_value(),
             timeout_s=settings.webhook_timeout_s,
-            cluster=seat.settings.cluster,
+            cluster=child.settings.cluster,
             writer=writer,
-            wall_ms=seat.clock.wall_ms,
+            wall_ms=child.clock.wall_ms,
         )
     return EventDispatcher(
         read_fd,

@@ -21,7 +21,7 @@ from supervisor.core.errors import EXIT_RESTART, TenureError
 from supervisor.core.model import Kind
 from supervisor.core.supervision.scoreboard import SlotState
 from supervisor.core.units import SECOND_NS
-from supervisor.roles.child import Seat
+from supervisor.roles.child import ChildContext
 from supervisor.store.queues.runs import CHILDREN_BYTES_MAX, CHILDREN_MAX, Ack, Queues, TurnReply
 from supervisor.store.queues.sessions import check_session
 from supervisor.store.scripts import Call
@@ -169,11 +169,11 @@ class SuspectLane:
         for each time that ``QUIET_S`` doubles until the longest hard timeout of its runs.
     """
 
-    def __init__(self, seat: Seat, clock: Clock, uniform: Callable[[], float], *, slots: int) -> None:
-        self._row = seat.row
-        pool = seat.name.rpartition("-")[0]
-        rows = zip(seat.slot_names, seat.board.rows, strict=False)
-        self._others = [row for name, row in rows if name.rpartition("-")[0] == pool and name != seat.name]
+    def __init__(self, child: ChildContext, clock: Clock, uniform: Callable[[], float], *, slots: int) -> None:
+        self._row = child.row
+        pool = child.name.rpartition("-")[0]
+        rows = zip(child.slot_names, child.board.rows, strict=False)
+        self._others = [row for name, row in rows if name.rpartition("-")[0] == pool and name != child.name]
         self._clock = clock
         self._uniform = uniform
         self._slots = slots

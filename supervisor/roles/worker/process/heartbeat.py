@@ -18,7 +18,7 @@ from supervisor.core.errors import EXIT_FAILED, StoreRefusedError, StoreUnavaila
 from supervisor.core.supervision.inflight import InflightTable, RunKey, RunState, execution_hash
 from supervisor.core.supervision.scoreboard import ChildState, Phase, Row, UnwantedReason, Verb
 from supervisor.core.units import SECOND_NS
-from supervisor.roles.child import ConfigFollower, Seat
+from supervisor.roles.child import ChildContext, ConfigFollower
 from supervisor.telemetry import metrics
 
 _BEAT, _BUSY, _DEADLINE, _DONE = (word.index for word in (Row.beat_ns, Row.busy, Row.deadline_ns, Row.done))
@@ -29,22 +29,22 @@ NEAR_NS = 600_000_000  # the parent looks every 0.5 s; a deadline nearer than th
 class WorkerHeartbeat:
     """This worker's row and in-flight table."""
 
-    def __init__(self, seat: Seat) -> None:
-        self._row = seat.row
-        self._words = seat.row.words  # each run writes some: without the detour through the row's attributes
-        self._header = seat.board.header
-        self._table: InflightTable = seat.inflight
-        self._clock: Clock = seat.clock
-        self._slot = seat.slot
-        self._generation = seat.generation
-        self._announce, self._wake_parent = seat.announce, seat.wake_parent
+    def __init__(self, child: ChildContext) -> None:
+        self._row = child.row
+        self._words = child.row.words  # each run writes some: without the detour through the row's attributes
+        self._header = child.board.header
+        self._table: InflightTable = child.inflight
+        self._clock: Clock = child.clock
+        self._slot = child.slot
+        self._generation = child.generation
+        self._announce, self._wake_parent = child.announce, child.wake_parent
         self._free = list(reversed(range(self._table.size)))
         self._held: dict[RunKey, tuple[int, int, int]] = {}  # index, attempt, fetched_ms
         self._twins: dict[tuple[RunKey, int, int], int] = {}  # attempt and fetched_ms of what came twice: index
         self._deadline_of: dict[RunKey, int] = {}
         self._deadlines: list[int] = []  # the same, sorted
         self._unwanted_number = self._row.unwanted_number
-        self._following = ConfigFollower(seat)
+        self._following = ConfigFollower(child)
 
     @property
     def phase(self) -> Phase:

@@ -11,7 +11,7 @@ from supervisor.core.supervision.scoreboard import SlotState
 from supervisor.store.client.sync_client import Store
 from supervisor.store.election.leases import LeaseCode, Leases
 from supervisor.store.keys import Keys
-from tests.integration.roles.seats import SLOTS, Replica
+from tests.integration.roles.role_processes import SLOTS, Replica
 from tests.kit.servers import wait_until
 
 pytestmark = pytest.mark.server

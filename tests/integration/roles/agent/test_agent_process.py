@@ -15,7 +15,7 @@ from supervisor.store.election.leases import Leases, LeaseView
 from supervisor.store.keys import Keys
 from supervisor.store.queues.runs import Queues
 from supervisor.store.queues.sessions import Sessions
-from tests.integration.roles.seats import SLOTS, Replica
+from tests.integration.roles.role_processes import SLOTS, Replica
 from tests.kit.servers import wait_until
 
 pytestmark = pytest.mark.server

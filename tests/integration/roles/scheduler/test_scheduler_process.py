@@ -11,7 +11,7 @@ import pytest
 from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
 from supervisor.store.schedules.fire import FireCode, LogEntry, Schedules
-from tests.integration.roles.seats import SLOTS, Replica
+from tests.integration.roles.role_processes import SLOTS, Replica
 from tests.kit.servers import wait_until
 
 pytestmark = pytest.mark.server

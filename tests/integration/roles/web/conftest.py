@@ -22,7 +22,7 @@ from supervisor.clock import SystemClock
 from supervisor.core.jobs.job_cards import JobCard
 from supervisor.core.model import Kind, Template
 from supervisor.core.supervision.scoreboard import MAGIC, Board, ChildState, Phase, SlotState, board_words
-from supervisor.roles.child import Listeners, Seat
+from supervisor.roles.child import ChildContext, Listeners
 from supervisor.roles.web import main
 from supervisor.settings.sections.models import Settings
 from supervisor.store.client.sync_client import Store
@@ -110,14 +110,14 @@ class Tree:
         try:
             logs.configure(level="debug", format="json", cluster="c1", replica="r1", role="web", stream=descriptor)
             metrics.claim_slot("web")
-            return main(self.seat())
+            return main(self.child())
         except BaseException:  # noqa: BLE001 - the process ends here, and the test reads why
             traceback.print_exc()
             return 70
 
-    def seat(self) -> Seat:
-        """Return the seat of the web child."""
-        return Seat(
+    def child(self) -> ChildContext:
+        """Return the context of the web child."""
+        return ChildContext(
             settings=self.settings, replica="host.a1b2c3", name="web", slot=WEB, generation=self.row.generation,
             board=self.board, slot_names=SLOTS, parent_pid=os.getppid(), clock=self.clock, redis_url=self.redis_url,
             listeners=Listeners(self.listener, self.health, self.grpc), mailbox=self.mailbox,

@@ -87,7 +87,7 @@ def test_workers_are_asked_as_the_command_does(start: Any, real_server: RealServ
     assert (code, said.startswith("asked:")) == (202, True)
     store = Store.connect(real_server.url, settings=Settings().redis, name="test", timeout_s=20)
     try:
-        ((_, body),) = store.run(Commands(Keys("debugged")).take(tree.seat().replica))
+        ((_, body),) = store.run(Commands(Keys("debugged")).take(tree.child().replica))
     finally:
         store.close()
     assert Command(word=Word.STACKS, by="owner@http") == msgspec.json.decode(body, type=Command)

@@ -234,7 +234,7 @@ async def test_the_scoreboard_says_what_runs_and_until_when(shop: WorkerKit) -> 
     shop.enqueue("long")
     async with shop.worker():
         await until(started.is_set, what="the start")
-        row, now_ns = shop.board.rows[0], shop.seat().clock.elapsed_ns()
+        row, now_ns = shop.board.rows[0], shop.child().clock.elapsed_ns()
         (entry,) = shop.board.inflight[0].entries()
         seen = (row.child_generation, row.child_state, row.busy, entry.state, entry.attempt)
         assert 0 < row.deadline_ns - now_ns <= 100 * 10**9

@@ -1,4 +1,4 @@
-"""A whole worker process, from its seat to its exit code, as the parent starts and stops it."""
+"""A whole worker process, from its context to its exit code, as the parent starts and stops it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from supervisor.core.model import Kind
 from supervisor.core.supervision.inflight import RunState
 from supervisor.core.supervision.scoreboard import ChildState, Phase
 from supervisor.roles import worker
-from supervisor.roles.child import Seat
+from supervisor.roles.child import ChildContext
 from supervisor.roles.worker import entry
 from supervisor.roles.worker.polling.poll import SessionLostError
 from tenure import Context, job
@@ -59,7 +59,7 @@ def either(shop: WorkerKit, name: str, body: Callable[[Context], object], **opti
 
 def start(shop: WorkerKit) -> Forked:
     """Start a worker process and wait until it is ready."""
-    process = fork(shop, main=lambda: worker.main(shop.seat()))
+    process = fork(shop, main=lambda: worker.main(shop.child()))
     wait_until(lambda: shop.board.rows[0].child_state == ChildState.READY, what="the worker to be ready")
     return process
 
@@ -86,14 +86,14 @@ def test_a_process_that_leaves_because_of_redis_blames_no_run(
 ) -> None:
     """The board says so before it is gone; a fresh process takes its place at once."""
 
-    def fail(_seat: Seat) -> int:
+    def fail(_child: ChildContext) -> int:
         raise error
 
     monkeypatch.setattr(entry, f"_{shop.settings.workers['test'].kind.value}", fail)
-    seat = shop.seat()
-    found = fork(shop, main=lambda: worker.main(seat)).report()
+    child = shop.child()
+    found = fork(shop, main=lambda: worker.main(child)).report()
 
-    assert (found.code, shop.board.rows[0].severed_generation) == (EXIT_RESTART, seat.generation)
+    assert (found.code, shop.board.rows[0].severed_generation) == (EXIT_RESTART, child.generation)
 
 
 def test_jobs_enqueue_into_the_cluster_of_their_worker(shop: WorkerKit, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -85,7 +85,7 @@ def start(plant: WorkerKit, **around: Callable[[], None]) -> Any:
 
 def reclaim(plant: WorkerKit, run_id: str) -> None:
     """Do what an agent does about a dead worker."""
-    session = plant.seat().session
+    session = plant.child().session
     assert plant.store.run(plant.sessions.condemn(session, None))
     plant.store.run(plant.queues.release_runs(session=session, items=[("default", run_id, Release.INTERRUPTED)]))
     plant.store.run(plant.sessions.bury(session))

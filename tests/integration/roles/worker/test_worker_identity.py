@@ -59,12 +59,12 @@ async def test_the_end_of_an_execution_that_redis_let_go_of_is_not_the_end_of_a_
                 continue
         return f"execution {number}"
 
-    seat = shop.seat()
+    child = shop.child()
     shop.put(named(shop, "stubborn", "invoice-8"))
     async with shop.worker():
         await until(lambda: shop.board.rows[0].busy == 1, what="the first to run")
         shop.store.run(QueueControl(shop.server.keys).cancel([("", "invoice-8")], kill_ms=1))
-        asked = shop.queues.unwanted([seat.session])
+        asked = shop.queues.unwanted([child.session])
         await until(lambda: any(run.is_killed for run in shop.store.run(asked)), what="Redis to let go of it")
         shop.put(named(shop, "stubborn", "invoice-8"))
         await until(lambda: shop.state("invoice-8") == "later", what="the second to be put off")

@@ -143,7 +143,7 @@ async def test_a_worker_that_was_stopped_beyond_its_lease_starts_nothing_it_had_
 
     run_id = shop.enqueue("plain")
     clock = ShiftedClock()
-    runtime = WorkerRuntime(replace(shop.seat(), clock=clock), shop.registry, uniform=lambda: 0.999)
+    runtime = WorkerRuntime(replace(shop.child(), clock=clock), shop.registry, uniform=lambda: 0.999)
     pool = AsyncPool(Stopping(runtime, clock), shop.server.async_store())  # type: ignore[arg-type]
     task = asyncio.create_task(pool.run())
     await until(lambda: shop.ended(1), what="the run")

@@ -123,7 +123,7 @@ def test_a_step_that_was_noted_survives_the_death_of_its_process(real_server: Re
 
     run_id = plant.enqueue("three")
     assert fork(plant, main=main).wait() == -signal.SIGKILL
-    session = plant.seat().session
+    session = plant.child().session
     assert plant.store.run(plant.sessions.condemn(session, None))
     plant.store.run(plant.queues.release_runs(session=session, items=[("default", run_id, Release.INTERRUPTED)]))
     plant.store.run(plant.sessions.bury(session))

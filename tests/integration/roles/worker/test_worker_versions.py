@@ -93,7 +93,7 @@ def test_two_processes_of_two_versions_share_the_work(real_server: RealServer, j
 
     def old_main() -> int:
         core_registry.registry = entry.registry = old_jobs
-        return worker.main(shop.seat(0))
+        return worker.main(shop.child(0))
 
     old = fork(shop, main=old_main)
     wait_until(lambda: shop.board.rows[0].child_state == ChildState.READY, what="the old worker")
@@ -101,7 +101,7 @@ def test_two_processes_of_two_versions_share_the_work(real_server: RealServer, j
         shop.enqueue("known_to_both", number=number)
         shop.enqueue("new_one", number=number)
     wait_until(lambda: len(shop.history()) >= 10, what="what the old worker can run")
-    new = fork(shop, main=lambda: worker.main(shop.seat(1)))
+    new = fork(shop, main=lambda: worker.main(shop.child(1)))
     wait_until(lambda: shop.ended(20), what="the rest")
     for process in (old, new):
         process.signal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""A worker's seat, its jobs and its queues on one server, for tests of the pools."""
+"""A worker's context, its jobs and its queues on one server, for tests of the pools."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from supervisor.core.errors import StoreUnavailableError
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Envelope, Kind, Release
 from supervisor.process.spawn import allocate
-from supervisor.roles.child import Seat
+from supervisor.roles.child import ChildContext
 from supervisor.roles.worker.pools.async_pool import AsyncPool
 from supervisor.roles.worker.runtime import WorkerRuntime
 from supervisor.settings.sections.models import PoolSettings, RedisSettings, Settings, WorkerKind
@@ -103,10 +103,10 @@ class WorkerKit:
         self.parent_pid = os.getpid()  # also in a worker that is forked later
         self.board = allocate(slots=2, inflight=200)
 
-    def seat(self, slot: int = 0) -> Seat:
-        """Return one worker's seat."""
+    def child(self, slot: int = 0) -> ChildContext:
+        """Return one worker's context."""
         self.board.rows[slot].generation = 1
-        return Seat(
+        return ChildContext(
             settings=self.settings,
             replica="r.000001",
             name=f"worker-test-{slot}",
@@ -122,7 +122,7 @@ class WorkerKit:
 
     def runtime(self, slot: int = 0, producer: Any = None) -> WorkerRuntime:
         """Return one worker's runtime; jitter is always its largest."""
-        return WorkerRuntime(self.seat(slot), self.registry, producer, uniform=lambda: 0.999)
+        return WorkerRuntime(self.child(slot), self.registry, producer, uniform=lambda: 0.999)
 
     def producer(self) -> Producer:
         """Return one that enqueues where the workers fetch."""

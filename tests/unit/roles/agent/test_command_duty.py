@@ -37,13 +37,13 @@ class CommandedReplica:
         self.told: list[tuple[str, dict[str, Any]]] = []
         self.wakes = 0
         self.clock = FakeClock()
-        seat: Any = SimpleNamespace(
+        child: Any = SimpleNamespace(
             replica="r.1", board=self.board, slot_names=NAMES, row=self.row, clock=self.clock, wake_parent=self._wake
         )
         self.duty = CommandDuty(
             call=self._run,
             commands=Commands(Keys("c1")),
-            seat=seat,
+            child=child,
             report=lambda event, **fields: self.told.append((event, fields)),
             signer=signer,
         )

@@ -10,7 +10,7 @@ import pytest
 from supervisor.core.election.lease import Term
 from supervisor.core.model import Kind
 from supervisor.core.supervision.scoreboard import MAGIC, Board, ChildState, Phase, SlotState, board_words
-from supervisor.roles.child import Seat
+from supervisor.roles.child import ChildContext
 from supervisor.roles.web.cluster_snapshot import Leader, Overview, QueueDepth
 from supervisor.settings.sections.models import Settings
 from tests.kit.clock import FakeClock
@@ -36,14 +36,14 @@ def fill(board: Board) -> None:
 
 
 @pytest.fixture
-def make_seat() -> Callable[..., Seat]:
-    """Return a maker of the web child's seat; keyword arguments are settings."""
+def make_child() -> Callable[..., ChildContext]:
+    """Return a maker of the web child's context; keyword arguments are settings."""
 
-    def make(**settings: Any) -> Seat:
+    def make(**settings: Any) -> ChildContext:
         size = board_words(slots=len(SLOTS), inflight=1)
         board = Board(memoryview(bytearray(8 * size)).cast("Q"), slots=len(SLOTS), inflight=1)
         fill(board)
-        return Seat(
+        return ChildContext(
             settings=Settings.model_validate({"cluster": "c1"} | settings),
             replica="host.a1b2c3",
             name="web",

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from supervisor.core.election.lease import NO_TERM
 from supervisor.core.supervision import health
 from supervisor.core.supervision.health import HealthEndpoint
-from supervisor.roles.child import Seat
+from supervisor.roles.child import ChildContext
 from supervisor.roles.web.cluster_snapshot import Overview
 from supervisor.roles.web.handlers import Pages
 from supervisor.roles.web.metrics import Scrape
@@ -29,17 +29,17 @@ COUNTS = re.compile(
 )
 
 
-def scrape(seat: Seat, overview: Overview | None) -> dict[str, Metric]:
+def scrape(child: ChildContext, overview: Overview | None) -> dict[str, Metric]:
     """Return one scrape, parsed."""
     facts = health.facts(
-        seat.board,
-        now_ns=seat.clock.elapsed_ns(),
-        slot_names=seat.slot_names,
-        pools=tuple(seat.settings.workers),
+        child.board,
+        now_ns=child.clock.elapsed_ns(),
+        slot_names=child.slot_names,
+        pools=tuple(child.settings.workers),
         lease_duration_s=5.0,
     )
     checks = {endpoint: health.checks(endpoint, facts) for endpoint in HealthEndpoint}
-    text = metrics.exposition(collectors=[Scrape(seat, checks, overview, is_redis_up=overview is not None)]).decode()
+    text = metrics.exposition(collectors=[Scrape(child, checks, overview, is_redis_up=overview is not None)]).decode()
     return {family.name: family for family in text_string_to_metric_families(text)}
 
 
@@ -50,12 +50,12 @@ def value(families: dict[str, Metric], name: str, /, **labels: str) -> float:
     return float(found)
 
 
-def test_a_leader_and_its_children_are_measured(make_seat: Callable[..., Seat], overview: Overview) -> None:
+def test_a_leader_and_its_children_are_measured(make_child: Callable[..., ChildContext], overview: Overview) -> None:
     """Each from its one source: the board, /proc, Redis."""
-    seat = make_seat()
-    seat.board.header.parent_pid = 1
+    child = make_child()
+    child.board.header.parent_pid = 1
 
-    seen = scrape(seat, overview)
+    seen = scrape(child, overview)
 
     assert value(seen, "tenure_election_is_leader") == 1
     assert value(seen, "tenure_election_epoch") == 7
@@ -73,36 +73,36 @@ def test_a_leader_and_its_children_are_measured(make_seat: Callable[..., Seat], 
     assert value(seen, "tenure_redis_up") == 1
 
 
-def test_a_child_without_a_process_has_no_beat_age(make_seat: Callable[..., Seat], overview: Overview) -> None:
+def test_a_child_without_a_process_has_no_beat_age(make_child: Callable[..., ChildContext], overview: Overview) -> None:
     """A growing age of something that is not there would only alarm."""
-    samples = scrape(make_seat(), overview)["tenure_slot_beat_age_seconds"].samples
+    samples = scrape(make_child(), overview)["tenure_slot_beat_age_seconds"].samples
 
     assert "worker-cpu-0" not in {sample.labels["slot"] for sample in samples}
 
 
-def test_without_redis_queue_depths_are_absent(make_seat: Callable[..., Seat]) -> None:
+def test_without_redis_queue_depths_are_absent(make_child: Callable[..., ChildContext]) -> None:
     """Zero would say that all is done."""
-    seen = scrape(make_seat(), None)
+    seen = scrape(make_child(), None)
 
     assert value(seen, "tenure_redis_up") == 0
     assert seen["tenure_queue_ready"].samples == []
 
 
-def test_a_standby_trusts_nothing(make_seat: Callable[..., Seat]) -> None:
+def test_a_standby_trusts_nothing(make_child: Callable[..., ChildContext]) -> None:
     """The sum over replicas must be one."""
-    seat = make_seat()
-    seat.board.publish_term(NO_TERM)
+    child = make_child()
+    child.board.publish_term(NO_TERM)
 
-    assert value(scrape(seat, None), "tenure_election_is_leader") == 0
+    assert value(scrape(child, None), "tenure_election_is_leader") == 0
 
 
-def test_the_end_of_a_calendar_is_measured_and_noted(make_seat: Callable[..., Seat]) -> None:
+def test_the_end_of_a_calendar_is_measured_and_noted(make_child: Callable[..., ChildContext]) -> None:
     """A time to alarm by, and a note for who asks; no reason to take a replica out of service."""
-    seat = make_seat(calendars={"de": {"dates": ("1999-12-25",)}, "weekends": {"weekdays": ("sat", "sun")}})
+    child = make_child(calendars={"de": {"dates": ("1999-12-25",)}, "weekends": {"weekdays": ("sat", "sun")}})
 
-    samples = scrape(seat, None)["tenure_calendar_end_timestamp_seconds"].samples
+    samples = scrape(child, None)["tenure_calendar_end_timestamp_seconds"].samples
     assert [(sample.labels["calendar"], sample.value) for sample in samples] == [("de", 946_166_400)]
-    pages = Pages(seat, SimpleNamespace(newest=None))  # type: ignore[arg-type]
+    pages = Pages(child, SimpleNamespace(newest=None))  # type: ignore[arg-type]
     (check,) = [each for each in pages.checks(HealthEndpoint.READYZ) if each.name == "calendars"]
     assert check.ok
     assert check.note == "calendar de has no entries after 1999-12-25; add later ones"
@@ -135,10 +135,10 @@ def test_every_metric_keeps_the_rules_of_naming(metric: tuple[str, str, tuple[st
     assert not {"le", "quantile", "run", "pid", "session"} & set(labels)
 
 
-def test_every_scraped_metric_is_declared(make_seat: Callable[..., Seat], overview: Overview) -> None:
+def test_every_scraped_metric_is_declared(make_child: Callable[..., ChildContext], overview: Overview) -> None:
     """Nothing leaves this house undocumented."""
     declared = {name for name, *_ in described()}
-    seen = scrape(make_seat(), overview)
+    seen = scrape(make_child(), overview)
 
     named = {name + ("_total" if family.type == "counter" else "") for name, family in seen.items()}
     assert {name for name in named if name.startswith("tenure_") and not name.endswith("_created")} <= declared
@@ -161,13 +161,13 @@ def test_the_documentation_lists_every_metric_as_it_is() -> None:
 
 
 def test_features_and_old_names_of_the_configuration_are_measured(
-    make_seat: Callable[..., Seat], overview: Overview
+    make_child: Callable[..., ChildContext], overview: Overview
 ) -> None:
     """One series for each gate, on or off, and how much has to be renamed before an update."""
-    seat = make_seat()
-    settings = seat.settings.model_copy(update={"features": {"AllBeta": True}}).with_references({}, deprecated=2)
-    seen = scrape(replace(seat, settings=settings), overview)
+    child = make_child()
+    settings = child.settings.model_copy(update={"features": {"AllBeta": True}}).with_references({}, deprecated=2)
+    seen = scrape(replace(child, settings=settings), overview)
 
     assert value(seen, "tenure_deprecated_settings") == 2
     assert value(seen, "tenure_feature_enabled", name="FastCrashDetection", stage="BETA") == 1
-    assert value(scrape(seat, overview), "tenure_feature_enabled", name="FastCrashDetection", stage="BETA") == 0
+    assert value(scrape(child, overview), "tenure_feature_enabled", name="FastCrashDetection", stage="BETA") == 0

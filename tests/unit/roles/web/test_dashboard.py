@@ -13,7 +13,7 @@ from itertools import product
 import pytest
 
 from supervisor.core.supervision.health import HealthCheck
-from supervisor.roles.child import Seat
+from supervisor.roles.child import ChildContext
 from supervisor.roles.web import dashboard
 from supervisor.roles.web.cluster_snapshot import Overview
 from supervisor.roles.web.status import status
@@ -50,12 +50,12 @@ class Outline(HTMLParser):
 
 
 @pytest.fixture
-def make_page(make_seat: Callable[..., Seat], overview: Overview) -> Callable[..., str]:
+def make_page(make_child: Callable[..., ChildContext], overview: Overview) -> Callable[..., str]:
     """Return a maker of the page."""
 
     def make(*, seen: Overview | None = overview, why: str = "", refreshes: bool = False, **settings: str) -> str:
         checks = [HealthCheck("agent", ""), HealthCheck("redis", why)]
-        shown = status(make_seat(**settings), seen)
+        shown = status(make_child(**settings), seen)
         return dashboard.page(shown, checks, {"/livez": "whether it lives"}, refreshes=refreshes)
 
     return make

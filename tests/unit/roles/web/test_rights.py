@@ -36,8 +36,8 @@ HOSTS = ("127.0.0.1", "::1", "localhost", "0.0.0.0", "::", "192.0.2.7", "node.ex
 Row = tuple[str, str, Scope | None]
 
 
-def seat_of(settings: dict[str, Any]) -> Any:
-    """Return the seat of a web child, with nothing behind it."""
+def child_of(settings: dict[str, Any]) -> Any:
+    """Return the context of a web child, with nothing behind it."""
     return SimpleNamespace(
         settings=Settings.model_validate({"cluster": "c1", "web": {"debug": True} | settings}),
         clock=None, mailbox=None, replica="r", name="web", generation=1,
@@ -46,12 +46,12 @@ def seat_of(settings: dict[str, Any]) -> Any:
 
 def router(**settings: Any) -> web.Application:
     """Return its application."""
-    seat = seat_of(settings)
+    child = child_of(settings)
     nothing: Any = None
-    pages = Pages(seat, nothing)
+    pages = Pages(child, nothing)
     routes = [
-        *api.routes(SimpleNamespace(keys=nothing), EventOffice(seat, nothing).pages),
-        *debug.routes(seat, nothing),
+        *api.routes(SimpleNamespace(keys=nothing), EventOffice(child, nothing).pages),
+        *debug.routes(child, nothing),
     ]
     return application(pages, lambda _request: None, routes)
 
@@ -92,7 +92,7 @@ def test_only_health_and_the_version_are_open_to_everybody() -> None:
 
 def test_the_port_of_health_has_routes_of_health_alone() -> None:
     """It is without TLS, tokens and certificates, so nothing else may be there."""
-    app = health_application(Pages(seat_of({}), cast("Any", None)), lambda _request: None)
+    app = health_application(Pages(child_of({}), cast("Any", None)), lambda _request: None)
     assert {resource.canonical for resource in app.router.resources()} == HEALTH - {"/version"}
     assert all(scope_of(route.handler) is None for route in app.router.routes())
 

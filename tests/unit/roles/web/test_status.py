@@ -8,14 +8,16 @@ from dataclasses import replace
 import msgspec
 
 from supervisor.core.election.lease import NO_TERM
-from supervisor.roles.child import Seat
+from supervisor.roles.child import ChildContext
 from supervisor.roles.web.cluster_snapshot import Overview
 from supervisor.roles.web.status import status, status_text
 
 
-def test_the_text_is_one_screen_with_what_one_asks_first(make_seat: Callable[..., Seat], overview: Overview) -> None:
+def test_the_text_is_one_screen_with_what_one_asks_first(
+    make_child: Callable[..., ChildContext], overview: Overview
+) -> None:
     """Who leads, which child is not well, where runs pile up, what comes next."""
-    text = status_text(status(make_seat(), overview))
+    text = status_text(status(make_child(), overview))
 
     assert text.splitlines()[:2] == [
         "tenure 0.1.0   cluster c1   replica host.a1b2c3   2026-11-20T12:34:56.007Z",
@@ -28,33 +30,33 @@ def test_the_text_is_one_screen_with_what_one_asks_first(make_seat: Callable[...
     assert rows["token-cleanup"] == ["token-cleanup", "2026-11-20T12:34:57.007Z"]
 
 
-def test_without_redis_the_page_still_shows_the_children(make_seat: Callable[..., Seat]) -> None:
+def test_without_redis_the_page_still_shows_the_children(make_child: Callable[..., ChildContext]) -> None:
     """An outage is when people look."""
-    shown = status(make_seat(), None)
+    shown = status(make_child(), None)
 
     assert (shown["redis_up"], shown["queues"], shown["next_due"], shown["leader"]) == (False, None, None, None)
     assert "Redis does not answer" in status_text(shown)
     assert "worker-io-0" in status_text(shown)
 
 
-def test_a_standby_names_the_leader(make_seat: Callable[..., Seat], overview: Overview) -> None:
+def test_a_standby_names_the_leader(make_child: Callable[..., ChildContext], overview: Overview) -> None:
     """The next question is always: who, then?"""
-    seat = make_seat()
-    seat.board.publish_term(NO_TERM)
+    child = make_child()
+    child.board.publish_term(NO_TERM)
     assert overview.leader is not None
     elsewhere = replace(overview, leader=replace(overview.leader, replica="other.ffffff", epoch=9))
 
-    shown = status(seat, elsewhere)
+    shown = status(child, elsewhere)
 
     assert (shown["is_leader"], shown["trust_remaining_s"]) == (False, 0.0)
     assert "leader other.ffffff, epoch 9" in status_text(shown)
-    assert "leader unknown" in status_text(status(seat, None))
+    assert "leader unknown" in status_text(status(child, None))
 
 
-def test_a_queue_that_nobody_serves_is_shown(make_seat: Callable[..., Seat], overview: Overview) -> None:
+def test_a_queue_that_nobody_serves_is_shown(make_child: Callable[..., ChildContext], overview: Overview) -> None:
     """By the kinds of runs that live workers take; what Redis did not tell is neither yes nor no."""
     unknown = replace(overview.queues[0], queue="unknown", served=None)
-    shown = status(make_seat(), replace(overview, queues=(*overview.queues, unknown)))
+    shown = status(make_child(), replace(overview, queues=(*overview.queues, unknown)))
 
     assert [each["served"] for each in shown["queues"]] == [["async", "sync"], [], None]
     lines = [
@@ -63,8 +65,8 @@ def test_a_queue_that_nobody_serves_is_shown(make_seat: Callable[..., Seat], ove
     assert [[word.strip() for word in line if word][6] for line in lines] == ["async, sync", "no", "-"]
 
 
-def test_everything_shown_is_json(make_seat: Callable[..., Seat], overview: Overview) -> None:
+def test_everything_shown_is_json(make_child: Callable[..., ChildContext], overview: Overview) -> None:
     """People script against it."""
-    shown = status(make_seat(), overview)
+    shown = status(make_child(), overview)
 
     assert msgspec.json.decode(msgspec.json.encode(shown)) == shown

@@ -15,9 +15,9 @@ PAGES = 20
 
 async def test_one_page_begins_in_a_turn_of_the_loop() -> None:
     """A probe that comes among many requests waits for one of them, not for all."""
-    seat: Any = SimpleNamespace(settings=Settings.model_validate({"cluster": "c1"}), clock=None)
+    child: Any = SimpleNamespace(settings=Settings.model_validate({"cluster": "c1"}), clock=None)
     nothing: Any = None
-    pages = Pages(seat, nothing)
+    pages = Pages(child, nothing)
     begun: list[int] = []
     turns: list[int] = []
     loop = asyncio.get_running_loop()

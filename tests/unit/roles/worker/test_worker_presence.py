@@ -10,7 +10,7 @@ import pytest
 
 from supervisor.core.supervision.inflight import InflightTable, RunState
 from supervisor.core.supervision.scoreboard import Board, ChildState, Phase, UnwantedReason, board_words
-from supervisor.roles.child import Seat
+from supervisor.roles.child import ChildContext
 from supervisor.roles.worker.process import heartbeat as module
 from supervisor.roles.worker.process.heartbeat import WorkerHeartbeat
 from supervisor.settings.sections.models import Settings
@@ -27,7 +27,7 @@ class Stage:
     def __post_init__(self) -> None:
         words = memoryview(bytearray(board_words(slots=1, inflight=3) * 8)).cast("Q")
         self.board = Board(words, slots=1, inflight=3)
-        seat = Seat(
+        child = ChildContext(
             settings=Settings(),
             replica="r",
             name="worker-a-0",
@@ -39,7 +39,7 @@ class Stage:
             clock=self.clock,
             redis_url="",
         )
-        self.subject = WorkerHeartbeat(seat)
+        self.subject = WorkerHeartbeat(child)
 
     @property
     def entries(self) -> list[tuple[RunState, int, int]]:

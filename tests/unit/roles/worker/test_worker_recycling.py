@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from supervisor.core.supervision.scoreboard import Board, Verb, board_words
-from supervisor.roles.child import Seat, resident_kib
+from supervisor.roles.child import ChildContext, resident_kib
 from supervisor.roles.worker.process.heartbeat import WorkerHeartbeat
 from supervisor.roles.worker.runtime import LOOK_NS, SETTLED_NS, SETTLED_RUNS, RecyclingLimits
 from supervisor.settings.sections.models import PoolSettings, Settings, WorkerKind
@@ -31,7 +31,7 @@ class Stage:
         words = memoryview(bytearray(board_words(slots=3, inflight=3) * 8)).cast("Q")
         self.board = Board(words, slots=3, inflight=3)
         self.row = self.board.rows[2]
-        seat = Seat(
+        child = ChildContext(
             settings=Settings(),
             replica="r",
             name="worker-a-0",
@@ -45,7 +45,7 @@ class Stage:
         )
         self.subject = RecyclingLimits(
             PoolSettings(kind=WorkerKind.SYNC, **self.limits),  # type: ignore[arg-type]
-            presence=WorkerHeartbeat(seat),
+            presence=WorkerHeartbeat(child),
             clock=self.clock,
             uniform=lambda: self.draw,
             resident=lambda: self.kib,

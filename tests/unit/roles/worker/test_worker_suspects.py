@@ -11,7 +11,7 @@ import pytest
 
 from supervisor.core.supervision.scoreboard import Board, SlotState
 from supervisor.process.spawn import allocate
-from supervisor.roles.child import Seat
+from supervisor.roles.child import ChildContext
 from supervisor.roles.worker.polling.poll import LOOK_EVERY_S, QUIET_S, Part, SuspectLane
 from supervisor.settings.sections.models import Settings
 from tests.kit.clock import FakeClock
@@ -34,7 +34,7 @@ class House:
 
     def lane(self, slot: int = 0) -> SuspectLane:
         """Return what a fresh process in ``slot`` does about suspects."""
-        seat = Seat(
+        child = ChildContext(
             settings=Settings(),
             replica="r.000001",
             name=NAMES[slot],
@@ -47,7 +47,7 @@ class House:
             redis_url="",
             pool="io",
         )
-        return SuspectLane(seat, self.clock, lambda: 0.5, slots=SLOTS)  # type: ignore[arg-type]
+        return SuspectLane(child, self.clock, lambda: 0.5, slots=SLOTS)  # type: ignore[arg-type]
 
     def alone(self) -> House:
         """Let the first process be the only one of its pool."""

@@ -16,7 +16,7 @@ from typing import Any
 from supervisor.clock import SystemClock
 from supervisor.core.model import ScheduleDef, Template
 from supervisor.core.supervision.scoreboard import Board, Phase, SlotState, board_words
-from supervisor.roles.child import Seat
+from supervisor.roles.child import ChildContext
 from supervisor.settings.sections.models import ElectionSettings, Settings
 from supervisor.settings.sections.queues import QueueSettings
 from supervisor.settings.sections.telemetry import LogSettings
@@ -107,7 +107,7 @@ def main() -> int:
         features=spec.get("features", {}),
         log=LogSettings(level="debug"),
     )
-    seat = Seat(
+    child = ChildContext(
         settings=settings,
         replica=spec["replica"],
         name=spec["role"],
@@ -126,10 +126,10 @@ def main() -> int:
     if spec["role"] == "agent":
         from supervisor.roles.agent import main as agent  # noqa: PLC0415 - one role to a process
 
-        return agent.main(seat, definitions)
+        return agent.main(child, definitions)
     from supervisor.roles import scheduler  # noqa: PLC0415
 
-    return scheduler.main(seat, definitions)
+    return scheduler.main(child, definitions)
 
 
 if __name__ == "__main__":
