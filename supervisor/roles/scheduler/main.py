@@ -32,7 +32,7 @@ from supervisor.roles.scheduler.backfill import Backfills
 from supervisor.roles.scheduler.firing import Decided
 from supervisor.roles.scheduler.scheduler import Scheduler
 from supervisor.settings.schedules.complete import schedules_digest
-from supervisor.store.client.listening import ParkedStore
+from supervisor.store.client.sync_client import ParkedStore
 from supervisor.store.keys import Keys
 from supervisor.store.schedules.fire import Schedules
 from supervisor.store.schedules.state import REASONS

@@ -29,7 +29,6 @@ from supervisor.roles.web.responses import ASKER, bad_request
 from supervisor.settings.schedules.instants import parse_bound
 from supervisor.settings.sections.calendars import NamedCalendarSettings
 from supervisor.settings.sections.pipeline import ProfileSettings
-from supervisor.store.keys import Keys
 
 Item = TypeVar("Item")
 P = ParamSpec("P")

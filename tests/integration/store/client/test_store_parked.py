@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from supervisor.settings.sections.models import RedisSettings
-from supervisor.store.client.listening import ParkedStore
+from supervisor.store.client.sync_client import ParkedStore
 from tests.kit.servers import Server, wait_until
 
 pytestmark = pytest.mark.server
