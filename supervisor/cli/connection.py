@@ -7,22 +7,20 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import moment
 from supervisor.core.effects import drive
 from supervisor.core.errors import StoreUnavailableError
 from supervisor.core.suggestions import SUGGESTIONS_MAX, suggestion
-from supervisor.operations import Computing, Delay, Effect, Operation, schedules
+from supervisor.operations import Computing, Delay, Effect, Keys, Request, schedules
 from supervisor.operations.schedules import UnknownScheduleError
 from supervisor.settings.sections.models import Settings
 from supervisor.store.client.sync_client import Store
-from supervisor.store.keys import Keys
 
 P = ParamSpec("P")
 T = TypeVar("T")
-Request = Callable[Concatenate[Keys, P], Operation[T]]
 TRIES = 5
 
 

@@ -11,13 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
 from supervisor.core.errors import EXIT_USAGE, TenureError
+from supervisor.store.keys import Keys
 from supervisor.store.scripts import Call
 
 PAGES_MAX = 100_000
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,9 @@ class Computing:
 
 Effect: TypeAlias = Call[Any] | Delay | Computing
 Operation: TypeAlias = Generator[Effect, Any, T]
+Request: TypeAlias = Callable[Concatenate[Keys, P], Operation[T]]
+"""An operation, before it is given the keys of the cluster and its own arguments."""
+
 Tell: TypeAlias = Callable[[int], object]
 """Is told the progress of a long operation: how many of its items are done."""
 

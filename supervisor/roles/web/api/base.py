@@ -20,7 +20,7 @@ from supervisor.core.effects import drive_async
 from supervisor.core.errors import TenureError
 from supervisor.core.json_values import read_unrepeated
 from supervisor.core.signing import Signer
-from supervisor.operations import Computing, Delay, Effect, schedules
+from supervisor.operations import Computing, Delay, Effect, Keys, schedules
 from supervisor.operations.enqueueing import EnqueueEffect, Producer
 from supervisor.roles.web.api.access import permit_schedule
 from supervisor.roles.web.api.run_waiting import RunWaiters
