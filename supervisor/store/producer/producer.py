@@ -268,7 +268,14 @@ class Producer:
         at: datetime | None = None,
         run_id: str | None = None,
         traceparent: str | None = None,
+        **unknown: Any,
     ) -> tuple[JobTemplate, PackedRun]:
+        for name in unknown:
+            known = ", ".join(EnqueueOptions.__annotations__)
+            raise TypeError(
+                f"enqueue() takes no option {name!r}, only {known}; arguments of the job are one mapping: "
+                f"enqueue(job, {{{name!r}: …}})"
+            )
         delay_ms = delay_to_ms(delay, at, now_ms=self._clock.wall_ms())
         template = self._templates.of(job, queue=queue, priority=priority)
         wall_ms = self._clock.wall_ms()

@@ -65,6 +65,14 @@ def queued(server: Server, run_id: str) -> Any:
     return server.store().run(Queues(server.keys).show(run_id))
 
 
+def test_arguments_that_are_given_as_options_are_told_where_they_go(subject: Producer) -> None:
+    """The name is the one of the call that a person wrote, not of what it calls."""
+    with pytest.raises(
+        TypeError, match=r"^enqueue\(\) takes no option 'to', only queue, .*enqueue\(job, \{'to': …\}\)"
+    ):
+        subject.enqueue("mail", to="a")  # type: ignore[call-arg]
+
+
 def test_a_run_goes_where_its_job_says(server: Server, subject: Producer) -> None:
     """Queue, kind and priority come from the declaration."""
     run_id = tenure.enqueue("mail", {"to": "a@b"})
