@@ -196,10 +196,9 @@ def _find(module: str, path: Sequence[str]) -> ModuleSpec | None:
 
 
 def _find_along(module: str, path: Sequence[str], begin: int = 0) -> ModuleSpec | None:
-    parts = module.split(".")
     spec: ModuleSpec | None = None
-    for end in range(begin + 1, len(parts) + 1):
-        spec = PathFinder.find_spec(".".join(parts[:end]), path)
+    for part in module.split(".")[begin:]:
+        spec = PathFinder.find_spec(part, path)  # a full name needs its parent in sys.modules if it is a namespace
         if spec is None:
             return None
         path = list(spec.submodule_search_locations or ())

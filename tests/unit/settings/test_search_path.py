@@ -68,6 +68,13 @@ def test_a_package_jobs_of_a_user_loads_beside_those_that_ship(*, is_namespace: 
     assert {"here.mail", "shell.command"} <= set(registry.names())
 
 
+def test_a_module_within_two_namespaces_is_found() -> None:
+    """Neither directory has an ``__init__.py``, and neither was imported yet."""
+    package(Path.cwd() / "spread" / "far", "mail", is_namespace=True)
+    assert import_jobs(["spread.far.mail"]) == []
+    assert "spread.mail" in registry.names()
+
+
 def test_a_users_own_module_comes_before_an_installed_one_of_its_name(tmp_path: Path) -> None:
     """From the working directory and from ``--module-path``; what nobody named stays where it was."""
     package(tmp_path / "site/clash", "mail", "other")
