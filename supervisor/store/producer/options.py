@@ -76,3 +76,12 @@ class ManyOptions(TypedDict, total=False):
 
     each: Each | None
     """Called with what became of each batch, in their order: the ids are there."""
+
+
+def unknown_option(name: str) -> TypeError:
+    """Return the error of a keyword argument that no run has."""
+    known = ", ".join(EnqueueOptions.__annotations__)
+    return TypeError(
+        f"enqueue() takes no option {name!r}, only {known}; arguments of the job are one mapping: "
+        f"enqueue(job, {{{name!r}: …}})"
+    )

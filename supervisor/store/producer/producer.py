@@ -38,7 +38,7 @@ from supervisor.store.producer.batching import EnqueueBatcher, PackedRun
 from supervisor.store.producer.bulk import BatchStream, Totals, send, send_async
 from supervisor.store.producer.destination import Destination
 from supervisor.store.producer.job_templates import JobTemplate, JobTemplates
-from supervisor.store.producer.options import Args, Each, EnqueueOptions, JobRef, ManyOptions
+from supervisor.store.producer.options import Args, Each, EnqueueOptions, JobRef, ManyOptions, unknown_option
 from supervisor.store.producer.run_asking import RunQueries
 from supervisor.store.producer.tracing import traceparent_of
 from supervisor.store.producer.waiting import RunWaits
@@ -271,14 +271,10 @@ class Producer:
         **unknown: Any,
     ) -> tuple[JobTemplate, PackedRun]:
         for name in unknown:
-            known = ", ".join(EnqueueOptions.__annotations__)
-            raise TypeError(
-                f"enqueue() takes no option {name!r}, only {known}; arguments of the job are one mapping: "
-                f"enqueue(job, {{{name!r}: …}})"
-            )
-        delay_ms = delay_to_ms(delay, at, now_ms=self._clock.wall_ms())
-        template = self._templates.of(job, queue=queue, priority=priority)
+            raise unknown_option(name)
         wall_ms = self._clock.wall_ms()
+        delay_ms = delay_to_ms(delay, at, now_ms=wall_ms)
+        template = self._templates.of(job, queue=queue, priority=priority)
         name = fresh_run_ids(wall_ms, self._entropy(ENTROPY_BYTES))[0] if run_id is None else check_run_id(run_id)
         data = template.pack(name, args, template.tail(wall_ms, delay_ms, traceparent_of(traceparent)))
         content = "" if run_id is None else template.content(args)
