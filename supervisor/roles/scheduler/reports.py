@@ -12,8 +12,8 @@ from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.effects import Reporter, Steps
 from supervisor.roles.scheduler.fenced_client import FencedClient
 from supervisor.roles.scheduler.fire_items import DueSchedule
-from supervisor.store.schedules.expectations import Expectations, LatenessChange, LatenessReply
-from supervisor.store.wire.fire import DueReply, PlanItem
+from supervisor.store.schedules.fire import Schedules
+from supervisor.store.wire.fire import DueReply, LatenessChange, LatenessReply, PlanItem
 
 ANNOUNCED_MAX = 200  # schedules that get a log line of their own in a term
 NAMED_MAX = 10  # schedules named in one line
@@ -88,8 +88,8 @@ class Lateness:
         One report: a leader that dies right after it leaves it to the next one to report the change once more.
     """
 
-    def __init__(self, expectations: Expectations, client: FencedClient, *, period_ns: int = LATENESS_NS) -> None:
-        self._expectations = expectations
+    def __init__(self, schedules: Schedules, client: FencedClient, *, period_ns: int = LATENESS_NS) -> None:
+        self._schedules = schedules
         self._client = client
         self._period_ns = period_ns
         self.begin()
@@ -108,7 +108,7 @@ class Lateness:
         """
         if self._client.clock.elapsed_ns() < self.wake_ns:
             return False
-        call = self._expectations.check(term, told=self._told)
+        call = self._schedules.lateness(term, told=self._told)
         self.wake_ns = self._client.clock.elapsed_ns() + self._period_ns
         try:
             reply: LatenessReply = yield from self._client.ask(term, call)

@@ -34,7 +34,6 @@ from supervisor.roles.scheduler.fire_items import DecisionTime
 from supervisor.roles.scheduler.firing import FireDispatcher
 from supervisor.roles.scheduler.prefetcher import Auditor, Prefetcher
 from supervisor.roles.scheduler.reports import LATENESS_NS, Lateness
-from supervisor.store.schedules.expectations import Expectations
 from supervisor.store.schedules.fire import Schedules
 
 LATE_BATCH = 50
@@ -95,7 +94,7 @@ class Scheduler:
         )
         self._auditor = Auditor(schedules, self._client, period_ns=self.audit_ns, again=self._prefetcher.again)
         self._rezoning = TzdataUpdate(schedules, self._client, zones_version)
-        self._lateness = Lateness(Expectations(schedules.keys), self._client, period_ns=self.lateness_ns)
+        self._lateness = Lateness(schedules, self._client, period_ns=self.lateness_ns)
         self._firing = FireDispatcher(schedules, self._client, self._prefetcher, moment=self._moment)
         self._refused: Term | None = None
         self._refused_until_ns = 0  # no renewal before the refusal is trusted for as long

@@ -16,7 +16,7 @@ from supervisor.store.election.leases import Leases
 from supervisor.store.keys import Keys
 from supervisor.store.queues.pages import ServedKinds
 from supervisor.store.queues.runs import Queues
-from supervisor.store.schedules.expectations import LATE_MS
+from supervisor.store.schedules.state import LATE_MS
 from supervisor.store.wire.codec import foreign_moment, text
 
 LATE_SHOWN = 100

@@ -26,11 +26,14 @@ from supervisor.store.wire.fire import (
     FireItem,
     FireReply,
     FireResult,
+    LatenessChange,
+    LatenessReply,
     PlanCode,
     PlanItem,
     Seen,
     parse_due,
     parse_fired,
+    parse_lateness,
     parse_planned,
 )
 from supervisor.store.wire.poll import LogEntry
@@ -44,6 +47,8 @@ DECLARE_MAX = 1000
 READ_MAX = 500
 AUDIT_PAGE = 500
 LOG_CAP = 10_000
+TOLD_MAX = 250
+"""Most changes of promises that one call answers."""
 
 
 class Seed(NamedTuple):
@@ -144,6 +149,16 @@ class Schedules(CallBuilder):
         """
         args = {"epoch": term.epoch, "nonce": term.nonce, "version": version, "cursor": cursor, "count": AUDIT_PAGE}
         return self._call("schedule_rezone", args, lambda reply: (text(reply[0]), number(reply[1])))
+
+    def lateness(self, term: Term, *, told: Sequence[LatenessChange]) -> Call[LatenessReply]:
+        """Read which promises are broken or kept since; settle the changes of the last reply, which were ``told``.
+
+        Running the call raises ``FencedError`` when ``term`` is not the current one.
+        """
+        assert len(told) <= TOLD_MAX
+        items = [value for each in told for value in (each.member, each.score)]
+        args = {"epoch": term.epoch, "nonce": term.nonce, "limit": TOLD_MAX, "items": items}
+        return self._call("schedule_expectations", args, parse_lateness)
 
     def state(self, schedule: str) -> Call[ScheduleState]:
         """Read the stored state of the decisions about ``schedule``."""

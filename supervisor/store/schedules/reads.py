@@ -12,8 +12,7 @@ from supervisor.core.json_values import read_json
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.diff import kept_mark_ms, unlisted_runs
 from supervisor.store.schedules.definitions import DYNAMIC, Change
-from supervisor.store.schedules.expectations import Expected
-from supervisor.store.schedules.state import ScheduleState
+from supervisor.store.schedules.state import Expected, ScheduleState
 from supervisor.store.scripts import Call, CallBuilder
 from supervisor.store.wire.codec import chunks, cut, foreign_moment, foreign_number, number, text
 from supervisor.store.wire.definition import StoredDefinition, unpack_definition

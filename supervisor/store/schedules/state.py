@@ -1,4 +1,4 @@
-"""Stored state of a schedule's decisions: counters, and the latest decisions as stretches.
+"""Stored state of a schedule: counters, the latest decisions as stretches, and promises about its runs.
 
 ``lua/lib/state.lua`` writes it, in the step that decides. A healthy schedule has one short
 stretch, however often it fired; only a difference from the decision before costs a line.
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from supervisor.core.schedules import checks
+from supervisor.store.wire.codec import text
 from supervisor.store.wire.fire import NO_COUNTERS, Counters, counters_of
 
 _STRETCH = re.compile(r"([A-Z][a-z]*)(\d+) (\d+) (\d+) (-?\d+) (\d+)")
@@ -32,6 +34,10 @@ REASONS = {
     LOST: "data_loss",
     **{letter: hook for hook, letter in checks.LETTERS.items()},
 }
+
+
+LATE_MS = 2**53 - 1
+"""Score of a schedule that is late, in ``schedule:promised``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,3 +87,26 @@ def _stretch(match: re.Match[str]) -> Stretch:
         at_ms=to_ms + int(at),
         revision=int(revision),
     )
+
+
+class Expected(NamedTuple):
+    """Expectations of one schedule and their state, as ``lib/queue.lua`` writes them. Times in ms by Redis' clock."""
+
+    every_ms: int  # 0: no success is expected by time
+    since_ms: int  # from when that is counted
+    ok_ms: int  # end of the last run that ended ok; 0: none did since the schedule was defined
+    ok_nominal_ms: int  # its nominal time, the newest of all
+    late_ms: int  # nominal time of the newest run that did not end ok in time, and was not followed by one; 0: none
+
+    @classmethod
+    def parse(cls, stored: Any) -> Expected | None:
+        """Return the row in ``stored``; None without one that can be read."""
+        words = text(stored or b"").split()
+        is_row = len(words) == len(cls._fields) and all(word.isdigit() for word in words)
+        return cls(*map(int, words)) if is_row else None
+
+    def lateness(self, now_ms: int) -> str:
+        """Return in words what is late at ``now_ms``; empty for nothing."""
+        if self.every_ms and self.since_ms + self.every_ms < now_ms:
+            return "no success in time"
+        return "a run has not ended in time" if self.late_ms else ""

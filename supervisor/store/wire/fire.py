@@ -1,6 +1,7 @@
 """Wire format of fires: the scheduler's requests about schedules, and the parsers of the replies.
 
-The scripts are ``schedule_due``, ``schedule_plan`` and ``fire``; their headers are the contract.
+The scripts are ``schedule_due``, ``schedule_plan``, ``fire`` and ``schedule_expectations``; their headers are the
+contract.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.checks import FireRefusal
 from supervisor.store.scripts import Argument
-from supervisor.store.wire.codec import foreign_moment, number, text
+from supervisor.store.wire.codec import chunks, foreign_moment, number, text
 from supervisor.store.wire.envelope import Packed
 
 NOTHING = Packed("", "", b"")
@@ -263,3 +264,43 @@ def _seen(flat: Sequence[Any]) -> Iterator[Seen]:
 
 
 _CODES = {code.value.encode(): code for code in FireCode}
+
+
+class LatenessChange(NamedTuple):
+    """A promise that is broken, or kept again."""
+
+    member: str  # id of a schedule: no success in time; of a run: not ended in time; + and a schedule: kept again
+    score: int
+    since_ms: int
+    ok_ms: int
+
+    @property
+    def schedule(self) -> str:
+        """Id of the schedule."""
+        return self.member.removeprefix("+").partition("@")[0]
+
+    @property
+    def is_over(self) -> bool:
+        """True if the schedule keeps its promises again."""
+        return self.member.startswith("+")
+
+    @property
+    def run(self) -> str:
+        """Id of the run that has not ended in time; empty for none."""
+        return self.member if "@" in self.member else ""
+
+
+class LatenessReply(NamedTuple):
+    """Changes to tell, and how many schedules are late, up to 1,000."""
+
+    late: int
+    changes: list[LatenessChange]
+
+
+def parse_lateness(reply: Any) -> LatenessReply:
+    """Parse the reply of ``schedule_expectations``."""
+    changes = [
+        LatenessChange(text(member), int(float(score)), number(since), number(ok))
+        for member, score, since, ok in chunks(reply[2:], 4)
+    ]
+    return LatenessReply(number(reply[1]), changes)

@@ -14,8 +14,9 @@ from supervisor.operations import schedule_control
 from supervisor.roles.scheduler.reports import Lateness
 from supervisor.store.queues.runs import Ack
 from supervisor.store.schedules.definitions import Definitions
-from supervisor.store.schedules.expectations import LATE_MS, LatenessChange
 from supervisor.store.schedules.reads import Record, Views
+from supervisor.store.schedules.state import LATE_MS
+from supervisor.store.wire.fire import LatenessChange
 from supervisor.testing.world import EPOCH_MS
 from tests.integration.roles.scheduler.planned import Planned, every, planned
 from tests.integration.roles.scheduler.test_plan_faults import OneFault
