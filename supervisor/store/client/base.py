@@ -1,15 +1,23 @@
-"""Construction of the two clients, and the meaning of their errors."""
+"""Construction of the two clients: their connections, their route to the server, and the meaning of errors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, Self
 
+from redis.connection import Connection
+
 from supervisor.clock import Clock, SystemClock
-from supervisor.store.client.connection_options import address, options, translate, wait_ms
+from supervisor.settings.sections.redis_url import Topology, parse_redis_url, split_address
+from supervisor.store.client.connection_options import address, options, topology, translate, wait_ms
+from supervisor.store.client.connections import connection
+from supervisor.store.client.deadline_parser import BoundedParser
+from supervisor.store.client.dialing import Dialler
+from supervisor.store.client.passwords import Passwords
 from supervisor.store.client.redis_options import RedisOptions
-from supervisor.store.routing.route import Route, Signpost
-from supervisor.store.routing.routes import route_of
+from supervisor.store.keys import Keys
+from supervisor.store.routing.resolver import Resolver
+from supervisor.store.routing.route import Followed, Route, Signpost
 
 
 class StoreClient:
@@ -73,7 +81,14 @@ class StoreClient:
         """
         bound = settings.command_timeout_s if timeout_s is None else timeout_s
         kwargs = options(url, settings, client_name=f"tenure:{name}", timeout_s=bound)
-        route = route_of(url, settings, name=name, follow=follow, publish=publish, clock=clock)
+        route: Route | None = None  # to a server by itself
+        if topology(url) is not Topology.STANDALONE:
+            key = Keys(name.partition(":")[0]).lease  # any key: all carry the cluster's hash tag
+            route = (
+                Resolver(parse_redis_url(url), _dialler(url, settings), key=key, publish=publish, clock=clock)
+                if follow is None
+                else Followed(follow)
+            )
         raw = cls._raw_of(kwargs, route, clock)
         connect_s = min(bound, settings.connect_timeout_s)
         return cls(raw, timeout_s=bound, connect_s=connect_s, route=route, durable_ms=wait_ms(settings), clock=clock)
@@ -89,3 +104,23 @@ class StoreClient:
 
     def _meaning(self, error: Exception, operation: str) -> Exception:
         return translate(error, where=self.where, operation=operation, is_routed=self._route is not None)
+
+
+def _dialler(url: str, settings: RedisOptions) -> Callable[[str, float, bool], Connection]:
+    secret = settings.sentinel_password
+    sentinel_passwords, server_passwords = Passwords(secret), Passwords(settings.password)
+    dialler = Dialler()
+
+    def dial(address: str, timeout_s: float, is_sentinel: bool) -> Connection:  # noqa: FBT001 - a callable of three
+        kwargs = options(url, settings, client_name="tenure:resolver", timeout_s=timeout_s)
+        kwargs |= dict(zip(("host", "port"), split_address(address), strict=True))
+        kwargs |= connection(kwargs.get("connection_class"), dialler)
+        kwargs["passwords"] = sentinel_passwords if is_sentinel else server_passwords
+        if is_sentinel:
+            # A sentinel has users of its own, no databases, and need not know CLIENT SETNAME.
+            password = None if secret is None else secret.get_secret_value()
+            kwargs |= {"username": settings.sentinel_username, "password": password, "client_name": None, "db": 0}
+        link: Connection = kwargs.pop("connection_class")(**kwargs, parser_class=BoundedParser)
+        return link
+
+    return dial
