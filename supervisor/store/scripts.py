@@ -7,10 +7,10 @@ Under ``Returns`` are its replies; besides, any script answers ``BADARG`` and th
 arguments that it cannot use, before it writes, and Redis' ``WRONGTYPE`` where a key is not ours; one that
 includes ``term`` answers ``FENCED`` and the current epoch to any other term, before anything else.
 
-The names are local variables of the script: a prelude on its first line binds them, so that the
-lines of an error are those of the text. Values are the texts that Redis was sent; of an argument
-that an older client does not send the value is nil. Where the last name takes any number of
-values, ``FIRST`` is the place of the first one in ``ARGV``.
+The names are local variables of the script: a prelude on its first line binds them. An error counts its
+lines in ``Script.source``, in which what a script includes stands in front of it. Values are the texts that
+Redis was sent; of an argument that an older client does not send the value is nil. Where the last name
+takes any number of values, ``FIRST`` is the place of the first one in ``ARGV``.
 
 Keys are named, not spelled: ``keys.ready(queue, kind, priority)`` becomes the concatenation that
 ``key_table`` defines, behind the prefix of the cluster, which must be the script's first key.
@@ -47,7 +47,9 @@ _KEY = re.compile(r"(?<![\w.])(keys|parts)\.([a-z_]+)(\()?")
 _TOKEN = re.compile(r"'[^']*'|[][(){},]")
 _NAME = re.compile(r"([a-z_]+(?:\.\.\.)?)(?:\s|$)")
 # Lua of a library between two of its functions, or such a function: it ends in its line, or with the next bare `end`.
-_BLOCK = re.compile(r"^local function (\w+)(?:.*\bend\n|(?s:.*?)^end\n)|(?s:.+?)(?=^local function|\Z)", re.MULTILINE)
+_BLOCK = re.compile(
+    r"^local function (\w+)(?:.*\bend\b *(?:--.*)?\n|(?s:.*?)^end\b.*\n)|(?s:.+?)(?=^local function|\Z)", re.MULTILINE
+)
 _WORD = re.compile(r"^[ \t]*--.*|(\w+)", re.MULTILINE)
 
 

@@ -12,7 +12,7 @@ from supervisor.core.names import check_name
 from supervisor.store.client.preflight import SCRIPT_COMMANDS, acl_rules
 from supervisor.store.keys import Keys
 from supervisor.store.queues.sessions import check_session
-from supervisor.store.scripts import _read, _sections, _with_theirs, script, script_names
+from supervisor.store.scripts import _read, _sections, _used, _with_theirs, script, script_names
 from tests.kit.tables import table
 
 VARIABLES = re.compile(
@@ -120,6 +120,14 @@ def test_a_script_has_those_functions_of_its_libraries_that_it_uses() -> None:
         sent += len(FUNCTION.findall(kept))
         unused += sum(words.count(function) == 1 for function in set(FUNCTION.findall(kept)))
     assert (sent > 1000, unused) == (True, 0)
+
+
+def test_a_function_that_goes_takes_nothing_behind_it_along() -> None:
+    """It ends in its line or at a bare `end`, with a comment behind that or not."""
+    short, long = "local function short() return end", "local function long()\n  if x then return end -- x\nend"
+    for unused in (short, f"{short} -- why", f"{short}  --", long, f"{long} -- why"):
+        used = "local function used() return 1 end\n"
+        assert _used(f"{unused}\n{used}", "return used()") == used, unused
 
 
 def test_the_acl_grants_what_the_scripts_call_and_nothing_else() -> None:
