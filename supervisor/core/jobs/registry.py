@@ -10,13 +10,13 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
+from importlib import import_module
 from typing import Any, TypeVar, cast
 
 import msgspec
 
 from supervisor.core.durations import Duration
 from supervisor.core.errors import OptionError, TenureError, UnknownJobError, shown
-from supervisor.core.jobs.job_function import add_attributes
 from supervisor.core.jobs.job_spec import JobSpec
 from supervisor.core.jobs.options import Options, placeholders
 from supervisor.core.jobs.profile_policies import Policies, given_of, profile_field, under
@@ -30,6 +30,10 @@ __all__ = ["DuplicateJobError", "JobSpec", "Registry", "job", "registry"]
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}\Z")
 
 _DEFAULTS = Template(job="", kind=Kind.SYNC)
+
+ATTRIBUTES = ("enqueue", "enqueue_async", "enqueue_many", "enqueue_many_async", "options", "arguments")
+"""By which the function of a job enqueues it; it stays the object it was: called, awaited, inspected and pickled."""
+_CALLS = "supervisor.store.producer.job_calls"  # by name: the core imports nothing above it
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -189,7 +193,8 @@ def _register(
     name: str | None, fields: dict[str, Any], without: tuple[type, ...], more: dict[str, Any], function: F
 ) -> F:
     registry.add(replace(_spec(name, function, fields, without), **more))
-    add_attributes(function)
+    for attribute in ATTRIBUTES:
+        setattr(function, attribute, partial(_call, function, attribute))
     return function
 
 
@@ -222,3 +227,8 @@ def _classes(without: Any) -> tuple[type, ...]:
         if not (isinstance(item, type) and getattr(item, "__tenure_middleware__", False)):
             raise OptionError(f"without= takes classes of middleware, got {shown(item)}")
     return found
+
+
+def _call(function: Callable[..., Any], name: str, /, *args: Any, **kwargs: Any) -> Any:
+    """Load the producer, and with it a Redis client, and call ``name`` of the job's calls."""
+    return getattr(import_module(_CALLS).JobCalls(function), name)(*args, **kwargs)

@@ -17,7 +17,7 @@ import supervisor.telemetry.logs  # loaded before the first test, which would le
 import tenure
 import tenure.errors
 import tenure.testing
-from supervisor.core.jobs.job_function import ATTRIBUTES
+from supervisor.core.jobs.registry import ATTRIBUTES
 from supervisor.store.producer.options import EnqueueOptions
 
 PACKAGES = (tenure, tenure.errors, tenure.testing)
