@@ -127,8 +127,9 @@ class _Round:
             async with asyncio.TaskGroup() as tasks:
                 for _ in range(concurrency):
                     tasks.create_task(self._check_in_turn(client, shared))
-        except* SQLAlchemyError as failed:
-            raise failed.exceptions[0] from None  # the database's own words, not a group of one
+        except ExceptionGroup as group:  # not except*: that of Python 3.11.2 makes a group of what it raises
+            failed = group.subgroup(SQLAlchemyError)
+            raise group if failed is None else failed.exceptions[0] from None  # the database's own words
         finally:
             # Cut off by the soft timeout, what was learnt so far is still worth having.
             await self._store()
