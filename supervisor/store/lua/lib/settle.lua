@@ -143,8 +143,10 @@ end
 -- Keep the output that acknowledgements carry; before any other write, so that a full memory refuses it, and nothing else.
 local function keep_logs(of)
   for _, n in ipairs(of.owned) do
-    local born, number, output = string.match(of.more[n] and of.more[n].log or '', '^(%d+) (%d+) (.*)$')
-    if born and not pcall(log_write, of.ids[n], born, number, output, t.now) then return end
+    if of.more[n] and of.more[n].log then
+      local born, number, output = string.match(of.more[n].log, '^(%d+) (%d+) (.*)$')
+      if born and not pcall(log_write, of.ids[n], born, number, output, t.now) then return end
+    end
   end
 end
 
