@@ -162,6 +162,8 @@ class Interrupts:
             self._arm()
         if self._early is not None:
             self._heed_early(run)
+        if Demand.SOFT in self._demands:
+            self._come_again()  # a signal brought it since the first line, and the timer may have been set anew
         try:
             self._armed = _IN_JOB
             if Demand.QUIT in self._demands:
@@ -190,7 +192,6 @@ class Interrupts:
         if early is not None and early[0] == run.hash:
             run.cancel(early[1])
             self._demands.add(Demand.SOFT)
-            self._come_again()
 
     def _arm(self) -> None:
         """Set the timer for the next demand on the job."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Iterator
+from types import FrameType
+from typing import Any
 
 import pytest
 
 from supervisor.core.supervision.inflight import execution_hash
 from supervisor.core.supervision.scoreboard import UnwantedReason
 from supervisor.roles.worker.attempt.context import SoftTimeout
-from supervisor.roles.worker.pools.signals import Demand, EndRequest, Interrupts
+from supervisor.roles.worker.pools.signals import Demand, EndRequest, Interrupts, Relief
 from tests.integration.roles.worker.signalled import Subject, in_s, own_handlers
 from tests.kit.waiting import wait_until
 
@@ -103,6 +106,49 @@ def test_a_request_that_comes_just_before_its_job_is_called_ends_it(subject: Int
         subject.job(work, {}, run=run, soft_ns=in_s(60))
 
     assert run.unwanted is UnwantedReason.REPLACED
+
+
+STEPS = frozenset(each.__code__ for each in (Interrupts.job, Interrupts.install, Interrupts._arm))
+
+
+class AtStep:
+    """Asks for the end of the run before one of the lines that lead to the call of its job."""
+
+    def __init__(self, subject: Interrupts, step: int) -> None:
+        self.subject, self.left, self.step = subject, step, step
+
+    def trace(self, frame: FrameType, event: str, _: object) -> Any:
+        """Count a line."""
+        if frame.f_code in STEPS and event == "line" and self.left:
+            self.left -= 1
+            if not self.left:
+                asked(self.subject, self.step, OURS)
+        return self.trace
+
+    def work(self) -> bool:
+        """Be the job; return whether it was called before that step came."""
+        sys.settrace(None)
+        if not self.left:
+            long()
+        return bool(self.left)
+
+
+@pytest.mark.parametrize("relief", [None, Relief(in_s(60), lambda: None)])
+def test_a_request_at_any_step_before_its_job_is_called_ends_it(subject: Interrupts, relief: Relief | None) -> None:
+    """On a busy machine the signal comes between any two lines; the timer that brings it again must survive them."""
+    tracer = sys.gettrace()
+    for step in range(1, 100):
+        at, run = AtStep(subject, step), Subject()
+        sys.settrace(at.trace)
+        try:
+            assert subject.job(at.work, {}, run=run, soft_ns=in_s(60), relief=relief)
+        except SoftTimeout:
+            assert run.unwanted is UnwantedReason.REPLACED
+        else:
+            break
+        finally:
+            sys.settrace(tracer)
+    assert 10 < step < 99
 
 
 @pytest.mark.parametrize(("run_id", "has_waited"), [("r", True), ("another", False)])

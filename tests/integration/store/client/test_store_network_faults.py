@@ -7,7 +7,6 @@ again when the network does.
 from __future__ import annotations
 
 import socket
-import threading
 from typing import Any
 
 import pytest
@@ -36,12 +35,11 @@ def test_a_reset_in_the_middle_of_a_call_is_told(connect: Clients, proxy: Proxy)
     """The call may have had its effect: the caller decides."""
     store = connect(proxy.url)
     works(store)
-    proxy.delay(0.2)
-    resetter = threading.Timer(0.05, proxy.reset)
-    resetter.start()
+    proxy.drop_replies()
+    proxy.reset_at(2)  # when the request has been passed on
     with pytest.raises(StoreUnavailableError, match=proxy.where):
         store.run(CALL)
-    resetter.join()
+    assert proxy.was_reset
     proxy.mend()
     works(store)
 
