@@ -226,7 +226,7 @@ def _stripped(definition: ScheduleDef) -> ScheduleDef:
 
 
 def _wait(definition: ScheduleDef) -> str:
-    """Return the effects of the end of a run, as ``lib/queue.lua`` reads them."""
+    """Return the effects of the end of a run, as ``lib/live.lua`` reads them."""
     delay = after_completion_ms(definition)
     parts = [] if delay is None else [f"c{delay}"]
     if definition.pause_after_failures:

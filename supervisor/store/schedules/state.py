@@ -90,7 +90,7 @@ def _stretch(match: re.Match[str]) -> Stretch:
 
 
 class Expected(NamedTuple):
-    """Expectations of one schedule and their state, as ``lib/queue.lua`` writes them. Times in ms by Redis' clock."""
+    """Expectations of one schedule and their state, as ``lib/live.lua`` writes them. Times in ms by Redis' clock."""
 
     every_ms: int  # 0: no success is expected by time
     since_ms: int  # from when that is counted

@@ -7,6 +7,7 @@
 --                                 keep, for how many ms it is kept when nothing is left; after, the schedule whose
 --                                 followers wait for the end of all
 -- Includes  replace
+--           live
 
 -- What changes in the tallies of this script's runs: collected, then written for each tally at once. A run's own end and
 -- the children that it leaves must be written together, so a turn holds this back until it has seen all ends.

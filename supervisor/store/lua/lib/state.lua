@@ -1,7 +1,7 @@
 -- Library: the state of a schedule while its decisions are written down: the numbers of its first line (see queue), then
 -- its latest decisions as stretches, newest first: `<code><from_ms> <span_ms> <count> <at_ms - to_ms> <revision>`.
 -- A decision like the one before it makes that stretch longer, so a healthy schedule has one.
--- Includes  queue
+-- Includes  live
 local STRETCHES_MAX = 20
 local NO_NUMBERS = '0 0 0 0 0 0 0 0 0 0 0 0'
 

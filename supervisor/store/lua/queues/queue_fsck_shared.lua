@@ -6,6 +6,7 @@
 --       position       0 at first, then the one of the previous page
 --       is_mending     1: what is wrong is mended; 0: nothing is written
 -- Includes  limits
+--           live
 --
 -- Returns  next position (0 at the end), then what, what is wrong, what was done about it (or empty): for each fault
 if not_whole(position) or (is_mending ~= '0' and is_mending ~= '1') then

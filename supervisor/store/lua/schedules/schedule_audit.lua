@@ -3,7 +3,7 @@
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  cursor         0 at first, then the one of the previous page
 --       count          roughly how many are examined
--- Includes  queue
+-- Includes  live
 --
 -- Returns  cursor (0 at the end), then the ids. There are none unless something is wrong.
 local page = redis.call('HSCAN', keys.schedule_mark, cursor, 'COUNT', count)

@@ -10,7 +10,7 @@
 --       late           at most so many of these, oldest first
 --       overdue_ms     how many are due earlier than this is counted
 --       ids...         schedules to read whatever their score is
--- Includes  queue
+-- Includes  live
 --
 -- Returns  now_ms, how many are in the plan, how many definitions there are, how many are overdue, first due time after `until_ms` (or empty), 1 if there may be more of the soon ones, the
 --          last entry of the stream of changes, 1 if there may be more late ones, how many are paused, how many invalid,

@@ -6,7 +6,7 @@
 --       limit          at most so many are answered
 --       items...       member, score: as answered before, and told since
 -- Includes  term
---           queue
+--           live
 --
 -- Returns  now_ms, how many schedules are late, then member, score, since_ms and ok_ms for each of those to tell:
 --          <schedule>   no run of it ended ok for as long as it expects, counted from since_ms. ok_ms: its last success, or 0
