@@ -18,8 +18,12 @@ Keys are named, not spelled: ``keys.ready(queue, kind, priority)`` becomes the c
 
 A script may have the line ``-- Includes  name``: ``lua/lib/name.lua`` is put in front of it, so that code
 shared by two scripts is written once. A library may have it too. Keys and arguments that a library names
-in its header are those of the script that includes it. Of its functions those are left out that the script
-does not use: a server makes each of them anew at each call.
+in its header are those of the script that includes it.
+
+A server makes every function of a script anew at each call, which is a large part of the cost of a short one. So
+functions of libraries that a script does not use are left out; those of libraries that a script has under
+``Deferred``, since most calls need none of them, are made when the first of them is called; and a script with many
+variables is nested, because Lua looks a variable of the same function up one by one, an outer one at once.
 """
 
 from __future__ import annotations
@@ -42,7 +46,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Argument = str | bytes | int | float
 NO_KEYS: Mapping[str, str] = MappingProxyType({})
-_SECTION = re.compile(r"--\s+(KEYS|ARGV|Includes|Returns|Reads)\b\s*(.*)")
+_SECTION = re.compile(r"--\s+(KEYS|ARGV|Includes|Deferred|Returns|Reads)\b\s*(.*)")
 _KEY = re.compile(r"(?<![\w.])(keys|parts)\.([a-z_]+)(\()?")
 _TOKEN = re.compile(r"'[^']*'|[][(){},]")
 _NAME = re.compile(r"([a-z_]+(?:\.\.\.)?)(?:\s|$)")
@@ -50,6 +54,7 @@ _NAME = re.compile(r"([a-z_]+(?:\.\.\.)?)(?:\s|$)")
 _BLOCK = re.compile(
     r"^local function (\w+)(?:.*\bend\b *(?:--.*)?\n|(?s:.*?)^end\b.*\n)|(?s:.+?)(?=^local function|\Z)", re.MULTILINE
 )
+_NEAR_MAX = 30  # variables of one function of a script; measured for `turn`: 20 and 40 cost 1 % more
 _WORD = re.compile(r"^[ \t]*--.*|(\w+)", re.MULTILINE)
 
 
@@ -113,8 +118,14 @@ def script(name: str) -> Script:
     assert not any(item.endswith("...") for item in [*names, *sections["KEYS"]])
     keys = sections["KEYS"]
     text = _prelude(keys, names, rest) + _with_keys(source)
-    libraries = [_library(library, keys, names) for library in _with_theirs(sections["Includes"])]
-    body = _used("".join(f"{library}\n" for library in libraries), text) + text
+    body, near = text, text.count("\nlocal ")
+    for library in reversed(_with_theirs(sections["Includes"])):
+        if near > _NEAR_MAX:
+            body, near = f"return (function() {body}end)()", 0
+        front = _used(_library(library, keys, names), body)
+        if library in sections["Deferred"]:
+            front, body = _deferred(library, front, body)
+        body, near = f"{front}\n{body}", near + front.count("\nlocal ")
     assert "KEYS[1] .." not in body or keys[0] == "prefix", f"script {name}: keys are named, so its first key is prefix"
     digest = sha1(body.encode(), usedforsecurity=False).hexdigest()
     return Script(name, body, digest, keys, names, rest)
@@ -153,19 +164,38 @@ def _with_theirs(libraries: Sequence[str]) -> list[str]:
     return list(found)
 
 
-def _used(libraries: str, text: str) -> str:
-    """Return libraries without the functions that neither ``text`` nor a later block that is kept names.
+def _used(library: str, text: str) -> str:
+    """Return a library without the functions that neither ``text`` nor a later block that is kept names.
 
     A local function is known only behind its line, so the blocks are gone through from the last to the first. A name
     counts wherever it stands but in a line of comment: too much may be kept, never too little.
     """
     kept: list[str] = []
     words = {found[1] for found in _WORD.finditer(text)}
-    for block in reversed(list(_BLOCK.finditer(libraries))):
+    for block in reversed(list(_BLOCK.finditer(library))):
         if block[1] is None or block[1] in words:
             kept.append(block[0])
             words |= {found[1] for found in _WORD.finditer(block[0])}
     return "".join(reversed(kept))
+
+
+def _deferred(name: str, library: str, text: str) -> tuple[str, str]:
+    """Return a library whose functions are made by the first use of one, and ``text`` that uses them so."""
+    blocks = list(_BLOCK.finditer(library))
+    functions = [block[1] for block in blocks if block[1]]
+    if len(functions) < 2:
+        return library, text
+    used: dict[str, str] = {}
+
+    def use(found: re.Match[str]) -> str:
+        return f"{name}_lib().{used.setdefault(found[1], found[1])}" if found[1] else found[0]
+
+    text = re.sub(rf"--.*|(?<![\w.'])({'|'.join(functions)})\b(?! =[^=])", use, text)
+    variables = "".join(block[0] for block in blocks if not block[1])
+    made = "".join(block[0] for block in blocks if block[1])
+    fields = ", ".join(f"{function} = {function}" for function in used)
+    front = f"{variables}local {name}_made\nlocal function {name}_lib()\nif {name}_made then return {name}_made end\n"
+    return f"{front}{made}{name}_made = {{ {fields} }}\nreturn {name}_made\nend\n", text
 
 
 def _library(name: str, keys: Sequence[str], args: Sequence[str]) -> str:
@@ -249,7 +279,7 @@ def _files() -> dict[str, Traversable]:
 @cache
 def _sections(name: str, source: str) -> dict[str, tuple[str, ...]]:
     """Return the parameter names of each section of the header; prose goes by indentation."""
-    found: dict[str, list[str]] = {"KEYS": [], "ARGV": [], "Includes": []}
+    found: dict[str, list[str]] = {"KEYS": [], "ARGV": [], "Includes": [], "Deferred": []}
     section, column = "", 0
     for line in source.splitlines():
         if not line.startswith("--"):

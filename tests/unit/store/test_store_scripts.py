@@ -12,7 +12,7 @@ from supervisor.core.names import check_name
 from supervisor.store.client.preflight import SCRIPT_COMMANDS, acl_rules
 from supervisor.store.keys import Keys
 from supervisor.store.queues.sessions import check_session
-from supervisor.store.scripts import _read, _sections, _used, _with_theirs, script, script_names
+from supervisor.store.scripts import _deferred, _read, _sections, _used, _with_theirs, script, script_names
 from tests.kit.tables import table
 
 VARIABLES = re.compile(
@@ -201,3 +201,22 @@ def test_every_script_has_local_variables_to_spare() -> None:
     load, more = lua51.LuaRuntime().eval("loadstring"), "local _ " * LOCALS_SPARE_MIN
     full = [name for name in script_names() if isinstance(load(more + script(name).source), tuple)]
     assert full == [], f"fewer than {LOCALS_SPARE_MIN} of 200 local variables are free; a block can be a function"
+
+
+def test_functions_of_a_deferred_library_are_made_by_their_first_use() -> None:
+    """Most calls of a script do without them; how they share variables, call each other and are passed on stays."""
+    library = (
+        "local count = 0 -- of calls\nlocal function add(n)\n  count = count + n\n  return count\nend\n"
+        "local function twice(n)\n  add(n)\n  return add(n)\nend\n"
+    )
+    front, text = _deferred(
+        "sums", library, "add(1) -- add\nlocal of = { add = 5 }\nreturn twice(of.add), pcall(add, 4)"
+    )
+    assert (
+        text
+        == "sums_lib().add(1) -- add\nlocal of = { add = 5 }\nreturn sums_lib().twice(of.add), pcall(sums_lib().add, 4)"
+    )
+    run = lua51.LuaRuntime().eval("function(text) return loadstring(text)() end")
+    assert run(front + text) == (11, True, 15)
+    assert run(f"{front}return count, sums_made") == (0, None)
+    assert _deferred("one", "local function one() return 1 end\n", "return one()")[1] == "return one()"

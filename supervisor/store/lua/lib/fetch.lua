@@ -46,10 +46,11 @@ local function decide(open, ids, skip, most, is_suspect)
   if not data or not open.charged or not read('HLEN', keys.run(queue)) then return nil end
   local plan = { tokens = {}, given = {}, gone = {}, early = {}, waiting = {}, older = {}, yield = {}, blocked = {},
     over = {}, spared = {}, known = {}, seen = 0 }
+  local are_ids = is_id(table.concat(ids)) -- as mostly: one look at all is cheaper
   for n, id in ipairs(ids) do
     if #plan.given == most or t.keys <= 0 then break end
     plan.seen = n
-    local is_run = data[n] and is_id(id)
+    local is_run = data[n] and id ~= '' and (are_ids or is_id(id))
     local header = is_run and not skip[n] and header_of(data[n])
     local verdict, due = 'go', nil
     if header then
@@ -144,7 +145,7 @@ local function write_limits(queue, list, plan, is_suspect)
       tell_waiting(key) -- it may have been brought back for a slot that it does not take now
     end
   end
-  write_lines()
+  if next(t.lines) then write_lines() end
 end
 
 -- Take up to `limit` runs from the head of the list of a class; what is gone, or held up by a limit, is put aside and not

@@ -249,7 +249,7 @@ local function settle_acks(turn)
     ring(queue, 's', math.min(tally.s, 4))
   end
   tallies.is_held = false
-  tally_settle()
+  if tallies.longest > 0 then tally_settle() end
 end
 
 local function write_stats()

@@ -19,6 +19,12 @@
 --                      kept of it is dropped; then the children of all of them, in the same order: id, queue, delay_ms, data
 -- Includes  fetch
 --           settle
+-- Deferred  fanout
+--           live
+--           rates
+--           replace
+--           run
+--           run_logs
 --
 -- Returns  LOST, now_ms: the session is not open, or a turn before this one is not known here: Redis went back, and what
 --          the caller has finished since is in its hands again. Nothing was done, and the caller must stop what it runs
