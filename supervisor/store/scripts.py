@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Argument = str | bytes | int | float
+_Part = tuple[str, set[str]]  # Lua and its words
 NO_KEYS: Mapping[str, str] = MappingProxyType({})
 _SECTION = re.compile(r"--\s+(KEYS|ARGV|Includes|Deferred|Returns|Reads)\b\s*(.*)")
 _KEY = re.compile(r"(?<![\w.])(keys|parts)\.([a-z_]+)(\()?")
@@ -118,14 +119,14 @@ def script(name: str) -> Script:
     assert not any(item.endswith("...") for item in [*names, *sections["KEYS"]])
     keys = sections["KEYS"]
     text = _prelude(keys, names, rest) + _with_keys(source)
-    body, near = text, text.count("\nlocal ")
+    parts = [(text, _words(text))]
     for library in reversed(_with_theirs(sections["Includes"])):
-        if near > _NEAR_MAX:
-            body, near = f"return (function() {body}end)()", 0
-        front = _used(_library(library, keys, names), body)
+        known = set().union(*(words for _, words in parts))
+        front, words = _used(_library(library, keys, names), known)
         if library in sections["Deferred"]:
-            front, body = _deferred(library, front, body)
-        body, near = f"{front}\n{body}", near + front.count("\nlocal ")
+            front, parts = _deferred(library, front, parts)
+        parts.append((f"{front}\n", words))
+    body = _nested([part for part, _ in parts])
     assert "KEYS[1] .." not in body or keys[0] == "prefix", f"script {name}: keys are named, so its first key is prefix"
     digest = sha1(body.encode(), usedforsecurity=False).hexdigest()
     return Script(name, body, digest, keys, names, rest)
@@ -164,38 +165,57 @@ def _with_theirs(libraries: Sequence[str]) -> list[str]:
     return list(found)
 
 
-def _used(library: str, text: str) -> str:
-    """Return a library without the functions that neither ``text`` nor a later block that is kept names.
+def _words(lua: str) -> set[str]:
+    """Return the words of Lua, but those of lines of comment."""
+    return {found[1] for found in _WORD.finditer(lua)}
 
-    A local function is known only behind its line, so the blocks are gone through from the last to the first. A name
-    counts wherever it stands but in a line of comment: too much may be kept, never too little.
+
+@cache
+def _blocks(library: str) -> tuple[tuple[str, str | None, set[str]], ...]:
+    """Return the functions of a library and what is between them: text, name of the function, and words."""
+    return tuple((block[0], block[1], _words(block[0])) for block in _BLOCK.finditer(library))
+
+
+def _used(library: str, known: set[str]) -> tuple[str, set[str]]:
+    """Return a library, and its words, without functions that neither ``known`` nor a later block that is kept names.
+
+    A local function is known only behind its line, so the blocks are gone through from the last to the first. Too much
+    may be kept, never too little.
     """
     kept: list[str] = []
-    words = {found[1] for found in _WORD.finditer(text)}
-    for block in reversed(list(_BLOCK.finditer(library))):
-        if block[1] is None or block[1] in words:
-            kept.append(block[0])
-            words |= {found[1] for found in _WORD.finditer(block[0])}
-    return "".join(reversed(kept))
+    words: set[str] = set()
+    for text, function, its_words in reversed(_blocks(library)):
+        if function is None or function in known or function in words:
+            kept.append(text)
+            words |= its_words
+    return "".join(reversed(kept)), words
 
 
-def _deferred(name: str, library: str, text: str) -> tuple[str, str]:
-    """Return a library whose functions are made by the first use of one, and ``text`` that uses them so."""
-    blocks = list(_BLOCK.finditer(library))
-    functions = [block[1] for block in blocks if block[1]]
-    if len(functions) < 2:
-        return library, text
-    used: dict[str, str] = {}
-
-    def use(found: re.Match[str]) -> str:
-        return f"{name}_lib().{used.setdefault(found[1], found[1])}" if found[1] else found[0]
-
-    text = re.sub(rf"--.*|(?<![\w.'])({'|'.join(functions)})\b(?! =[^=])", use, text)
-    variables = "".join(block[0] for block in blocks if not block[1])
-    made = "".join(block[0] for block in blocks if block[1])
-    fields = ", ".join(f"{function} = {function}" for function in used)
+def _deferred(name: str, library: str, parts: Sequence[_Part]) -> tuple[str, list[_Part]]:
+    """Return a library whose functions are made by the first use of one, and the parts behind it that use them so."""
+    blocks = _blocks(library)
+    functions = [function for _, function, _ in blocks if function and any(function in words for _, words in parts)]
+    use = re.compile(rf"--.*|(?<![\w.'])({'|'.join(functions)})\b(?! =[^=])")
+    later = [
+        (use.sub(lambda found: f"{name}_lib().{found[1]}" if found[1] else found[0], text), words)
+        if not words.isdisjoint(functions) else (text, words)
+        for text, words in parts
+    ]  # fmt: skip
+    variables = "".join(text for text, function, _ in blocks if not function)
+    made = "".join(text for text, function, _ in blocks if function)
+    fields = ", ".join(f"{function} = {function}" for function in functions)
     front = f"{variables}local {name}_made\nlocal function {name}_lib()\nif {name}_made then return {name}_made end\n"
-    return f"{front}{made}{name}_made = {{ {fields} }}\nreturn {name}_made\nend\n", text
+    return f"{front}{made}{name}_made = {{ {fields} }}\nreturn {name}_made\nend\n", later
+
+
+def _nested(parts: Sequence[str]) -> str:
+    """Return the text of parts, the last of them first; behind many variables the rest is a function of its own."""
+    body, near = "", 0
+    for part in parts:
+        if near > _NEAR_MAX:
+            body, near = f"return (function() {body}end)()", 0
+        body, near = part + body, near + part.count("\nlocal ")
+    return body
 
 
 def _library(name: str, keys: Sequence[str], args: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from supervisor.core.names import check_name
 from supervisor.store.client.preflight import SCRIPT_COMMANDS, acl_rules
 from supervisor.store.keys import Keys
 from supervisor.store.queues.sessions import check_session
-from supervisor.store.scripts import _deferred, _read, _sections, _used, _with_theirs, script, script_names
+from supervisor.store.scripts import _deferred, _read, _sections, _used, _with_theirs, _words, script, script_names
 from tests.kit.tables import table
 
 VARIABLES = re.compile(
@@ -127,7 +127,7 @@ def test_a_function_that_goes_takes_nothing_behind_it_along() -> None:
     short, long = "local function short() return end", "local function long()\n  if x then return end -- x\nend"
     for unused in (short, f"{short} -- why", f"{short}  --", long, f"{long} -- why"):
         used = "local function used() return 1 end\n"
-        assert _used(f"{unused}\n{used}", "return used()") == used, unused
+        assert _used(f"{unused}\n{used}", {"used"})[0] == used, unused
 
 
 def test_the_acl_grants_what_the_scripts_call_and_nothing_else() -> None:
@@ -209,14 +209,10 @@ def test_functions_of_a_deferred_library_are_made_by_their_first_use() -> None:
         "local count = 0 -- of calls\nlocal function add(n)\n  count = count + n\n  return count\nend\n"
         "local function twice(n)\n  add(n)\n  return add(n)\nend\n"
     )
-    front, text = _deferred(
-        "sums", library, "add(1) -- add\nlocal of = { add = 5 }\nreturn twice(of.add), pcall(add, 4)"
-    )
-    assert (
-        text
-        == "sums_lib().add(1) -- add\nlocal of = { add = 5 }\nreturn sums_lib().twice(of.add), pcall(sums_lib().add, 4)"
-    )
+    use = "add(1) -- add\nlocal of = { add = 5 }\nreturn twice(of.add), pcall(add, 4)"
+    front, [(text, _)] = _deferred("sums", library, [(use, _words(use))])
+    own, last = "sums_lib().add(1) -- add\nlocal of = { add = 5 }\n", "pcall(sums_lib().add, 4)"
+    assert text == f"{own}return sums_lib().twice(of.add), {last}"
     run = lua51.LuaRuntime().eval("function(text) return loadstring(text)() end")
     assert run(front + text) == (11, True, 15)
     assert run(f"{front}return count, sums_made") == (0, None)
-    assert _deferred("one", "local function one() return 1 end\n", "return one()")[1] == "return one()"
