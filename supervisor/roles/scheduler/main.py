@@ -151,7 +151,7 @@ def main(child: ChildContext, definitions: Sequence[ScheduleDef]) -> int:
 
 
 LINES_PER_S = 50
-"""Decisions that get a line of their own; more in one second are told together."""
+"""Decisions of a second that get a line of their own; the others share one, once it is over."""
 
 _EXPECTED = {
     FireCode.FIRED, FireCode.SKIPPED, FireCode.BUFFERED, FireCode.REPLACED, FireCode.COMPLETED, FireCode.INITIAL,
@@ -190,6 +190,7 @@ class SchedulerReport:
         self._clock = clock or SystemClock()
         self._second = 0
         self._lines = 0
+        self._unwritten: Counter[str] = Counter()  # decisions without a line, by code
         self._acquired_ns = 0  # when the term was granted; 0 once something was fired in it
 
     def __call__(self, event: str, **fields: Any) -> None:
@@ -197,10 +198,13 @@ class SchedulerReport:
         if event == "fires":
             self._fires(fields["decided"])
             return
+        if self._unwritten:
+            self._room(0)
         if event == "term_begun":
             self._acquired_ns = fields["acquired_ns"]
             return
         if event == "term_left":
+            self._write_rest()
             for gauge in _OF_LEADER:
                 gauge.set(0)
             return
@@ -243,10 +247,9 @@ class SchedulerReport:
         event_catalogue.log(event, fields, level=_LEVELS.get(event, "info"))
 
     def _fires(self, decided: Sequence[Decided]) -> None:
-        codes: Counter[str] = Counter()
+        codes = Counter(code for _, code, _ in decided)
         enqueued: Counter[tuple[str, str]] = Counter()
         for item, code, late_ms in decided:
-            codes[code.value.lower()] += 1
             if code is FireCode.FIRED:
                 enqueued[item.run.queue, item.job] += 1
                 SCHEDULE_LATENESS_SECONDS.observe(max(0, late_ms) / 1000)
@@ -258,15 +261,19 @@ class SchedulerReport:
             seconds = (self._clock.elapsed_ns() - self._acquired_ns) / SECOND_NS
             ELECTION_PROMOTION_TO_FIRST_FIRE_SECONDS.observe(seconds)
             self._acquired_ns = 0
-        for name, count in codes.items():
-            FIRES.labels(code=name).inc(count)
+        for code, count in codes.items():
+            FIRES.labels(code=code.lower()).inc(count)
         for (queue, job), count in enqueued.items():
             ENQUEUED.labels(queue=queue, job=job).inc(count)
         room = self._room(len(decided))
         for each in decided[:room]:
             self._line(each)
-        if room < len(decided):
-            self._log.info("schedules_decided", decisions=len(decided) - room, **codes)
+        self._unwritten.update(code.lower() for _, code, _ in decided[room:])
+
+    def _write_rest(self) -> None:
+        if self._unwritten:
+            self._log.info("schedules_decided", decisions=self._unwritten.total(), **self._unwritten)
+            self._unwritten.clear()
 
     def _missed(self, item: FireItem) -> None:
         schedule, missed, why, refusal = item.schedule, item.missed, item.why, item.refusal
@@ -287,6 +294,7 @@ class SchedulerReport:
         second = self._clock.elapsed_ns() // SECOND_NS
         if second != self._second:
             self._second, self._lines = second, 0
+            self._write_rest()
         room = min(wanted, max(0, LINES_PER_S - self._lines))
         self._lines += room
         return room
