@@ -149,7 +149,7 @@ def ask_split(
     error = ""
     while pending:
         asked = pending.pop()
-        hopeless = [part for part in asked if refused[queue_of(part)] >= ALONE_MAX]
+        hopeless = [part for part in asked if refused[queue_of(part)] >= ALONE_MAX] if refused else []
         if hopeless:
             answers.append(BatchReply(hopeless, None, error))
             asked = [part for part in asked if refused[queue_of(part)] < ALONE_MAX]
@@ -168,8 +168,8 @@ def ask_split(
                 pending += [asked[middle:], asked[:middle]]
         else:
             answers.append(BatchReply(asked, reply))
-            for part in asked:
-                refused.pop(queue_of(part), None)
+            for queue in map(queue_of, asked if refused else ()):
+                refused.pop(queue, None)
     return answers
 
 

@@ -197,6 +197,10 @@ class FireDispatcher:
 
         parts = [list(found) for _, found in groupby(batch, key=lambda item: item.schedule)]
         answers = yield from ask_split(self._client, term, parts, call_of, queue_of=_queue, meanwhile=meanwhile)
+        if len(answers) == 1 and not answers[0].error:
+            self._prefetcher.accepted(item.schedule for item in batch)
+            whole: FireReply = answers[0].reply
+            return whole
         decided: dict[str, list[FireResult]] = {}
         now_ms = self._client.clock.wall_ms()
         for asked, reply, error in answers:
@@ -254,8 +258,9 @@ class FireDispatcher:
         ]
         self._client.report("fires", decided=decided)
         doubtful = sum(
-            item.is_doubtful and item.run is not NOTHING and _is_fired(item, result)
+            item.run is not NOTHING and _is_fired(item, result)
             for item, result in zip(batch, reply.results, strict=True)
+            if item.is_doubtful
         )
         if doubtful:
             self._client.report("fires_doubtful", count=doubtful)
