@@ -1,8 +1,9 @@
 """``${file:/path}`` and ``${env:NAME}`` in values; ``$${`` means ``${``.
 
 The value of such a reference is a secret from then on: the node keeps the text as it was
-written, and everything that shows settings shows that text. Other uses of ``${…}``, such as
-a shell command's own variables, are left alone.
+written, and everything that shows settings shows that text. What describes a schedule to all
+who may read it takes none. Other uses of ``${…}``, such as a shell command's own variables,
+are left alone.
 
 Does not guarantee
     That a secret in a job's arguments stays on this machine: arguments travel through Redis.
@@ -26,6 +27,7 @@ from supervisor.trust import open_regular
 SECRET_BYTES_MAX = 64 * 1024
 _TOKEN = re.compile(rf"\$\$\{{|{REFERENCE.pattern}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_DESCRIBES = frozenset({"description", "labels", "owner", "pause_reason"})
 _IN_FILE = re.compile(r"(.+):[0-9]+\Z", re.DOTALL)
 _AMBIGUOUS = re.compile(r"(?<=\$)\$\{|\$\{(?=env:|file:)")
 
@@ -61,18 +63,24 @@ def _walk(node: Node, shape: Shape | None, path: Path, environ: Mapping[str, str
     if not isinstance(node.value, str) or "${" not in node.value:
         return node
     try:
-        return _resolved(node, shape, environ)
+        return _resolved(node, shape, path, environ)
     except UnusableReferenceError as error:
         problems.append(Problem(node.origin, format_path(path), str(error), "or write $${ for a literal ${"))
         return Node(None, node.origin, source=node.value)
 
 
-def _resolved(node: Node, shape: Shape | None, environ: Mapping[str, str]) -> Node:
+def _describes_schedule(path: Path) -> bool:
+    return path[:1] == ("schedules",) and not _DESCRIBES.isdisjoint(path[2:3])
+
+
+def _resolved(node: Node, shape: Shape | None, path: Path, environ: Mapping[str, str]) -> Node:
     text = str(node.value)
     base = directory_of(node.origin)
     value = _TOKEN.sub(lambda match: _replacement(match, environ, base), text)
     if REFERENCE.search(text.replace("$${", "")) is None:
         return Node(value, node.origin)
+    if _describes_schedule(path):
+        raise UnusableReferenceError("is shown to all who may read: write the text itself, not a reference to it")
     if shape is not None and shape.kind is ShapeKind.VALUE:
         typed = resolve(value)
         if isinstance(typed, Trap):

@@ -18,6 +18,7 @@ from supervisor.core import features
 from supervisor.roles.web.responses import json_body
 from supervisor.settings.base import Path
 from supervisor.settings.document import DEFAULT_ORIGIN, format_path
+from supervisor.settings.masking import mask_references
 from supervisor.settings.overrides import flag_of
 from supervisor.settings.render import inline_yaml, leaves
 from supervisor.settings.schema import ShapeKind, settings_shape
@@ -68,6 +69,8 @@ def schedules_page(settings: Settings, names: Sequence[str], after: str, *, has_
     shown = {name: settings.schedules[name].model_dump(mode="json", by_alias=True) for name in page}
     for schedule in shown.values():
         schedule["args"] = sorted(schedule["args"])
+    own = {path: text for path, text in settings.references.items() if path[:1] == ("schedules",) and path[1] in shown}
+    shown = mask_references({"schedules": shown}, own)["schedules"]
     has_more = start + len(page) < len(names)
     answer: dict[str, Any] = {"schedules": mask(_shorten(shown)), "cursor": page[-1] if has_more else None}
     if has_sources:

@@ -104,7 +104,7 @@ def test_a_reference_to_nothing_is_a_problem(reference: str, message: str, desk:
         "web: {host: '${env:S}'}",
         "jobs: ['${env:S}']",
         "workers: {w: {kind: sync, queues: ['${env:S}']}}",
-        "schedules: {s: {job: '${env:S}', every: 1m, description: '${env:S}', queue: '${env:S}'}}",
+        "schedules: {s: {job: '${env:S}', every: 1m, queue: '${env:S}'}}",
         "schedules: {s: {job: x, every: 1m, args: {t: '${env:S}', l: [{k: 'a ${env:S} b'}], u: 'http://u:${env:S}@h'}}}",
         "schedules: {'a.b': {job: x, every: 1m, args: {'odd key': '${file:secret}'}}}",
         "webhooks: {w: {url: 'https://h/services/hunter2'}}",
@@ -122,6 +122,25 @@ def test_no_text_about_settings_holds_a_secret(text: str, desk: Any) -> None:
     loaded = desk.load({"S": SECRET, "URL": f"redis://u:{SECRET}@h/0", "URL_OF_HOOK": f"https://h/{SECRET}"})
     assert SECRET in repr(pickle.dumps(loaded.settings))  # it is in there
     assert SECRET not in everything_shown(loaded)
+
+
+def test_what_describes_a_schedule_takes_no_reference(desk: Any) -> None:
+    """Lists, logs, events and Redis show it as it is; arguments of such names, and ``$${``, are other matters."""
+    desk.write("secret", f"{SECRET}\n")
+    described = (
+        "{owner: '${env:S}', description: 'a ${file:secret}', pause_reason: '${env:S}', labels: {team: '${env:S}'}"
+    )
+    desk.add(f"schedules: {{owner: {described}, job: x, every: 1m, args: {{owner: '${{env:S}}'}}}}}}\n")
+
+    problems = desk.problems({"S": SECRET})
+
+    assert {each.path for each in problems} == {
+        "schedules.owner.owner", "schedules.owner.description", "schedules.owner.pause_reason", "schedules.owner.labels.team"
+    }  # fmt: skip
+    assert all("write the text itself" in each.message and SECRET not in str(each) for each in problems)
+    desk.files.clear()
+    desk.add("schedules: {labels: {job: x, every: 1m, owner: 'a $${env:S}', args: {labels: '${env:S}'}}}\n")
+    assert desk.load({"S": SECRET}).settings.schedules["labels"].owner == "a ${env:S}"
 
 
 def test_secrets_in_variables_and_flags_stay_secret(desk: Any) -> None:

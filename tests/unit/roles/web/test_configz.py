@@ -55,6 +55,19 @@ def test_no_secret_of_any_setting_is_shown() -> None:
     assert page["schedules"]["sync"]["args"] == ["headers", "innocent", "url"]
 
 
+def test_values_from_references_are_shown_as_written(tmp_path: Path) -> None:
+    """A schedule may take a cron expression or a queue from a variable; the page has its name, as that of the others has."""
+    file = tmp_path / "tenure.yaml"
+    file.write_text("schedules: {s: {job: x, cron: '${env:CRON}', queue: 'of-${env:KEY}', args: {a: '${env:KEY}'}}}")
+
+    settings = load(files=[file], environ={"CRON": "0 3 * * *", "KEY": SECRET}, flags={}).settings
+
+    page = page_of(settings)
+    assert SECRET not in json.dumps(page)
+    shown = page["schedules"]["s"]
+    assert (shown["cron"], shown["queue"], shown["args"]) == ("${env:CRON}", "of-${env:KEY}", ["a"])
+
+
 def test_what_no_name_marks_as_a_secret_is_not_shown_either() -> None:
     """The path of a webhook, and words and environment of a plugin's program, are secrets of many services."""
     settings = Settings.model_validate(
