@@ -28,7 +28,7 @@ CONFIG = """\
 jobs: [secret_jobs]
 workers: {io: {kind: async, queues: [default]}}
 schedules:
-  static: {job: mail.send, every: 1h, args: {to: "${env:SECRET}"}, description: "password=${env:SECRET}"}
+  static: {job: mail.send, every: 1h, args: {to: "${env:SECRET}"}}
 """
 SCHEDULES = """\
 nightly:
