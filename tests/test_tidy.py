@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import re
 from collections import Counter, defaultdict
 from functools import cache
@@ -42,8 +43,20 @@ Kept = ast.FunctionDef | ast.AsyncFunctionDef | ast.Module | ast.ClassDef | ast.
 
 
 @cache
-def kept(path: Path) -> tuple[Kept, ...]:
-    """Return the module of a file with every class, function and import from elsewhere, parsed once."""
+def modules() -> dict[Path, tuple[Kept, ...]]:
+    """Return of each file its module with every class, function and import from elsewhere.
+
+    All are parsed at once: the collector would walk through those before again and again, four fifths of the time.
+    """
+    gc.disable()
+    try:
+        return {path: _kept(path) for path in SOURCES}
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def _kept(path: Path) -> tuple[Kept, ...]:
     found: list[Kept] = []
     open_nodes: list[ast.AST] = [ast.parse(text(path))]
     while open_nodes:
@@ -59,7 +72,7 @@ def kept(path: Path) -> tuple[Kept, ...]:
 @cache
 def nodes(path: Path) -> tuple[Function | ast.Module | ast.ClassDef, ...]:
     """Return the module of a file with every class and function."""
-    return tuple(node for node in kept(path) if not isinstance(node, ast.ImportFrom))
+    return tuple(node for node in modules()[path] if not isinstance(node, ast.ImportFrom))
 
 
 @cache
@@ -191,7 +204,7 @@ def test_what_tests_import_of_tests_is_there() -> None:
         f"{relative(path)}: {node.module}"
         for path in SOURCES
         if relative(path).startswith("tests/")
-        for node in kept(path)
+        for node in modules()[path]
         if isinstance(node, ast.ImportFrom) and node.module and node.module.split(".")[0] == "tests"
         if not (ROOT / f"{node.module.replace('.', '/')}.py").is_file()
         if not all((ROOT / node.module.replace(".", "/") / f"{each.name}.py").is_file() for each in node.names)
