@@ -13,7 +13,7 @@ from tests.e2e.servers import Server
 from tests.e2e.trees import Tree, tenure
 from tests.kit.waiting import wait_until
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300), pytest.mark.xdist_group("election")]
 HOUR_MS = 3_600_000
 
 
