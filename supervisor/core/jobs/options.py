@@ -22,8 +22,8 @@ RATE_COUNT_MAX = 1_000_000
 CRASHES_MAX = 1000
 TIMEOUT_S = 300.0
 SPAN_MS_MAX = 366 * 86_400_000
-_PATTERN = re.compile(r"(?:[^{}\ud800-\udfff]|\{[A-Za-z_][A-Za-z0-9_]*\})*")
-_PLACEHOLDER = re.compile(r"\{(\w+)\}", re.ASCII)
+_PATTERN = re.compile(r"(?:[^{}\ud800-\udfff]|\{[^\W\d]\w*\})*")
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
 _RATE = re.compile(r"([0-9]{1,7})/([0-9.]*)(ms|s|m|h|d)", re.ASCII)
 
 

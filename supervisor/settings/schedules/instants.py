@@ -80,7 +80,7 @@ def parse_date(text: str) -> int:
     except ValueError:
         found = None
     if found is None or not 1970 <= found.year <= 9986:
-        raise ValueError(f"{text!r} is not a day since 1970; write the first day, such as 2026-11-23")
+        raise ValueError(f"{text!r} is not a day from 1970 to 9986; write the first day, such as 2026-11-23")
     return (found - _EPOCH.date()).days
 
 

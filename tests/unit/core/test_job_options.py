@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from supervisor.core.errors import ArgumentsError
+from supervisor.core.errors import ArgumentsError, OptionError
 from supervisor.core.jobs.job_cards import JobCard
 from supervisor.core.jobs.limits import limits_of
 from supervisor.core.jobs.registry import JobSpec, Registry, job
@@ -29,6 +29,17 @@ def declared(known: Registry, **options: Any) -> JobSpec:
     def subject(customer: str, region: str = "eu") -> None: ...
 
     return known.get("subject")
+
+
+def test_a_parameter_may_have_any_name_that_python_allows(known: Registry) -> None:
+    """A placeholder names it as the function does; a name that the function lacks is refused as ever."""
+
+    @job("sizes", unique="{größe}/{ώρα}")
+    def sizes(größe: str, ώρα: str) -> None: ...  # noqa: PLC2401
+
+    assert limits_of(known.get("sizes").template({"größe": "L", "ώρα": "x"})).unique == "sizes:L/x"
+    with pytest.raises(OptionError, match="grösse"):
+        declared(known, unique="{grösse}")
 
 
 @pytest.mark.parametrize(
