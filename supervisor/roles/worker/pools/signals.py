@@ -29,7 +29,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from supervisor.clock import Clock
 from supervisor.core.supervision.scoreboard import UnwantedReason
-from supervisor.core.units import NEVER_NS, SECOND_NS
+from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.context import Interrupted, SoftTimeout
 from supervisor.roles.worker.attempt.driver import drive, enter
 
@@ -40,7 +40,7 @@ EndRequest = tuple[int, int, UnwantedReason]
 NO_REQUEST: EndRequest = (0, 0, UnwantedReason.REPLACED)
 AGAIN_S = 0.01
 _signal = import_module("_signal")  # asked for each run: without the search for an enum that fits
-_handler_of, _set_mask = _signal.getsignal, _signal.pthread_sigmask
+_handler_of, _set_mask, _timer = _signal.getsignal, _signal.pthread_sigmask, _signal.getitimer
 _AGAIN_NS = 10_000_000
 _WHY = {
     None: "still running at its soft timeout",
@@ -110,7 +110,6 @@ class Interrupts:
         self._early: tuple[int, UnwantedReason] | None = None  # a request that came just before its job was called
         self._soft_ns = 0
         self._relief: Relief | None = None
-        self._alarm_ns = NEVER_NS  # when the timer fires
         self._handlers = {
             signal.SIGALRM.value: self._on_alarm,
             signal.SIGUSR2.value: self._on_soft,
@@ -151,14 +150,15 @@ class Interrupts:
         """Call a job. Raises whatever it raises, ``SoftTimeout`` after ``soft_ns``, ``Interrupted`` on SIGQUIT.
 
         With ``relief`` the timer is left running at the end, for the next job: it is set once in a while
-        instead of twice for each run, and its signals in between are looked at and dropped.
+        instead of twice for each run, and its signals in between are looked at and dropped. The kernel is asked
+        whether it runs, since a job may have used it too.
         """
         self._demands.discard(Demand.SOFT)
         self._run = run
         self._soft_ns = soft_ns
         self._relief = relief
         self.install()
-        if relief is None or min(soft_ns, relief.at_ns) < self._alarm_ns:
+        if relief is None or not 0 < _timer(signal.ITIMER_REAL)[0] <= self._due_s():
             self._arm()
         if self._early is not None:
             self._heed_early(run)
@@ -195,20 +195,20 @@ class Interrupts:
 
     def _arm(self) -> None:
         """Set the timer for the next demand on the job."""
+        signal.setitimer(signal.ITIMER_REAL, max(1e-6, self._due_s()), AGAIN_S)
+
+    def _due_s(self) -> float:
+        """Return the seconds until then."""
         due_ns = self._soft_ns if self._relief is None else min(self._soft_ns, self._relief.at_ns)
-        self._alarm_ns = due_ns
-        signal.setitimer(signal.ITIMER_REAL, max(1e-6, (due_ns - self._clock.elapsed_ns()) / SECOND_NS), AGAIN_S)
+        return (due_ns - self._clock.elapsed_ns()) / SECOND_NS
 
     def _disarm(self) -> None:
-        self._alarm_ns = NEVER_NS
         signal.setitimer(signal.ITIMER_REAL, 0)
 
     def _come_again(self) -> None:
-        self._alarm_ns = self._clock.elapsed_ns() + _AGAIN_NS
         signal.setitimer(signal.ITIMER_REAL, AGAIN_S, AGAIN_S)
 
     def _on_alarm(self, _number: int, frame: FrameType | None) -> None:
-        self._alarm_ns = NEVER_NS
         if Demand.SOFT in self._armed:
             now_ns = self._clock.elapsed_ns()
             if self._relief is not None and now_ns >= self._relief.at_ns:
@@ -312,6 +312,7 @@ _HANDLERS = frozenset(
         Interrupts._deliver,  # noqa: SLF001
         Interrupts._relieve,  # noqa: SLF001
         Interrupts._arm,  # noqa: SLF001
+        Interrupts._due_s,  # noqa: SLF001
         Interrupts._disarm,  # noqa: SLF001
         Interrupts._come_again,  # noqa: SLF001
         _is_ours,

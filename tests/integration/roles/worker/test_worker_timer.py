@@ -1,0 +1,60 @@
+"""The timer of a plain worker is the kernel's, and others in the process use it too."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from supervisor.roles.worker.attempt.context import SoftTimeout
+from supervisor.roles.worker.pools.signals import Interrupts, Relief
+from tests.integration.roles.worker.signalled import Subject, in_s, own_handlers
+from tests.kit.waiting import wait_until
+
+
+@pytest.fixture
+def subject() -> Iterator[Interrupts]:
+    """Handlers of its own for the test."""
+    with own_handlers() as interrupts:
+        yield interrupts
+
+
+@pytest.mark.parametrize("left_s", [0, 60], ids=["ended", "late"])
+def test_a_job_that_uses_the_timer_takes_no_soft_timeout_from_those_behind_it(
+    subject: Interrupts, left_s: float
+) -> None:
+    """A fast one leaves the timer running for the next job; `signal.alarm(0)` at its end stops it."""
+
+    def use() -> None:
+        before = signal.signal(signal.SIGALRM, lambda *_: None)
+        signal.setitimer(signal.ITIMER_REAL, left_s)
+        signal.signal(signal.SIGALRM, before)
+
+    def wait() -> None:
+        wait_until(lambda: False, bound_s=5)
+
+    relieved: list[int] = []
+    relief = partial(Relief, function=lambda: relieved.append(1))
+    subject.job(use, {}, run=Subject(), soft_ns=in_s(5), relief=relief(in_s(0.01)))
+    with pytest.raises(SoftTimeout):
+        subject.job(wait, {}, run=Subject(), soft_ns=in_s(0.1), relief=relief(in_s(0.02)))
+
+    assert relieved == [1]
+
+
+def test_a_timer_of_another_clock_that_fires_early_is_set_again(subject: Interrupts) -> None:
+    """The deadline counts, not the timer: it may have been another library's."""
+
+    def work() -> None:
+        os.kill(os.getpid(), signal.SIGALRM)
+        threading.Event().wait(600)
+
+    began_ns = in_s(0)
+    with pytest.raises(SoftTimeout):
+        subject.job(work, {}, run=Subject(), soft_ns=in_s(0.1))
+
+    assert in_s(0) - began_ns >= 100_000_000
