@@ -19,6 +19,9 @@ DAY_S = 86_400
 STEPS_MAX = 10_000
 """Stretches that a search passes before it gives up."""
 
+REACH_S = 100 * 366 * DAY_S
+"""How far it looks beyond the first of them: a year costs the leader a millisecond, once for each zone."""
+
 EPOCH = date(1970, 1, 1)
 YEAR_MAX = 2199
 """Dates of every year are known from 1970 through this year."""

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from supervisor.core.calendars.days import OverExcludedError
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.jitter import fire_at_ms
 from supervisor.core.schedules.triggers import Trigger
@@ -54,11 +55,23 @@ def next_fire(definition: ScheduleDef, trigger: Trigger, mark_ms: int) -> Planne
     return None if nominal is None else Planned(nominal, fire_of(definition, trigger, nominal))
 
 
+def following_fire(definition: ScheduleDef, trigger: Trigger, nominal_ms: int) -> Planned | None:
+    """Return the same for the time after one that is due, which exclusions that leave nothing behind it do not stop."""
+    try:
+        return next_fire(definition, trigger, nominal_ms)
+    except OverExcludedError:
+        return None  # ``next_fire`` tells it when that one is decided
+
+
 def fire_of(definition: ScheduleDef, trigger: Trigger, nominal_ms: int) -> int:
     """Return when the run of ``nominal_ms`` is fired: how late it is counts from then."""
     if not definition.jitter_ms:
         return nominal_ms
-    return fire_at_ms(definition, nominal_ms, trigger.next_ms(nominal_ms))
+    try:
+        next_ms = trigger.next_ms(nominal_ms)
+    except OverExcludedError:
+        next_ms = None
+    return fire_at_ms(definition, nominal_ms, next_ms)
 
 
 def owed(definition: ScheduleDef, trigger: Trigger, *, mark_ms: int, now_ms: int, on_time_grace_ms: int) -> Owed | None:
@@ -79,7 +92,7 @@ def owed(definition: ScheduleDef, trigger: Trigger, *, mark_ms: int, now_ms: int
         return None
     case = _Case(definition, trigger, mark_ms, newest, now_ms, on_time_grace_ms)
     nominals, missed = case.decide()
-    following = next_fire(definition, trigger, newest)
+    following = following_fire(definition, trigger, newest)
     return Owed(
         nominals=nominals,
         new_mark_ms=newest,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
-from supervisor.core.calendars.days import STEPS_MAX, DayReadings, OverExcludedError, day_set
+from supervisor.core.calendars.days import REACH_S, STEPS_MAX, DayReadings, OverExcludedError, day_set
 from supervisor.core.cron.expression import compile_cron
 from supervisor.core.cron.times import Times
 from supervisor.core.cron.zones import SECOND_MAX, SECOND_MIN, Zone, zone
@@ -44,7 +44,7 @@ class Exclusions:
         """Return the first time at or after ``at_ms`` that is not excluded.
 
         Raises:
-            OverExcludedError: there is none within 10,000 stretches; CalendarEndError: none ever.
+            OverExcludedError: there is none within 10,000 stretches and 100 years; CalendarEndError: none ever.
         """
         return _settled(at_ms, [part.free_from for part in self.parts])
 
@@ -52,7 +52,7 @@ class Exclusions:
         """Return the last time at or before ``at_ms`` that is not excluded.
 
         Raises:
-            OverExcludedError: there is none within 10,000 stretches.
+            OverExcludedError: there is none within 10,000 stretches and 100 years.
         """
         return _settled(at_ms, [part.free_until for part in self.parts])
 
@@ -75,7 +75,7 @@ def _settled(at_ms: int, moves: Sequence[Callable[[int], int]]) -> int:
     raise OverExcludedError(_MESSAGE)
 
 
-_MESSAGE = f"over-excluded: nothing is left within {STEPS_MAX} excluded stretches; narrow the exclusions"
+_MESSAGE = f"over-excluded: nothing is left within {STEPS_MAX} excluded stretches and 100 years; narrow the exclusions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +119,8 @@ class _Readings:
 
     def free_from(self, at_ms: int) -> int:
         at = at_ms // 1000
-        while SECOND_MIN < at < SECOND_MAX:
+        end = min(SECOND_MAX, at + REACH_S)
+        while SECOND_MIN < at < end:
             segment = self.zone.at(at)
             free = self.times.first_free(at + segment.offset, segment.end + segment.offset - 1)
             if free is not None:
@@ -129,7 +130,8 @@ class _Readings:
 
     def free_until(self, at_ms: int) -> int:
         at = at_ms // 1000
-        while SECOND_MIN < at < SECOND_MAX:
+        end = max(SECOND_MIN, at - REACH_S)
+        while end < at < SECOND_MAX:
             segment = self.zone.at(at)
             free = self.times.last_free(at + segment.offset, segment.start + segment.offset)
             if free is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from itertools import groupby, islice
 
-from supervisor.core.calendars.days import STEPS_MAX, CalendarEndError, OverExcludedError
+from supervisor.core.calendars.days import REACH_S, STEPS_MAX, CalendarEndError, OverExcludedError
 from supervisor.core.cron.expression import Cron
 from supervisor.core.durations import EPOCH, format_duration
 from supervisor.core.schedules.exclusions import Exclusions
@@ -229,7 +229,7 @@ class Union(Trigger):
 class ExclusionTrigger(Trigger):
     """Another trigger without the nominal times that are excluded.
 
-    Every question may raise ``OverExcludedError`` when a search passes 10,000 excluded stretches.
+    Every question may raise ``OverExcludedError`` when a search passes 10,000 excluded stretches, or 100 years.
     """
 
     inner: Trigger
@@ -264,16 +264,20 @@ class ExclusionTrigger(Trigger):
 
 def _free(find: Callable[[int], int | None], free_beside: Callable[[int], int], at_ms: int, *, back: int) -> int | None:
     """Return what ``find`` finds from ``at_ms`` and ``free_beside`` lets stand; else look on from its answer."""
+    first: int | None = None
     for _ in range(STEPS_MAX):
         found = find(at_ms)
         if found is None:
             return None
+        first = found if first is None else first
         try:
             free = free_beside(found)
         except CalendarEndError:
             return None
         if free == found:
             return found
+        if abs(found - first) > REACH_S * 1000:
+            raise OverExcludedError("over-excluded: all due times of 100 years are excluded; narrow the exclusions")
         at_ms = free - back
     raise OverExcludedError(f"over-excluded: {STEPS_MAX} due times in a row are excluded; narrow the exclusions")
 

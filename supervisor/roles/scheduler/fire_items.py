@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from supervisor.core.schedules.catchup import Owed, Planned, fire_of, next_fire, owed
+from supervisor.core.schedules.catchup import Owed, Planned, fire_of, following_fire, next_fire, owed
 from supervisor.core.schedules.neighbours import Neighbours
 from supervisor.core.schedules.triggers import after_completion_ms, after_end_ms
 from supervisor.roles.scheduler.schedule_cache import CompiledSchedule
@@ -78,7 +78,7 @@ def prepare(
         return DueSchedule(schedule, known, mark_ms, ended, ended, planned)
     if planned is None:
         return None
-    following = next_fire(definition, trigger, planned.nominal_ms)
+    following = following_fire(definition, trigger, planned.nominal_ms)
     return DueSchedule(schedule, known, mark_ms, planned.nominal_ms, planned.fire_ms, following)
 
 
@@ -111,7 +111,7 @@ def advanced(ready: DueSchedule, mark_ms: int) -> DueSchedule | None:
     planned = ready.following
     if planned is None or mark_ms != ready.nominal_ms:
         return prepare(ready.schedule, ready.known, mark_ms)
-    following = next_fire(ready.known.definition, ready.known.trigger, planned.nominal_ms)
+    following = following_fire(ready.known.definition, ready.known.trigger, planned.nominal_ms)
     return DueSchedule(
         ready.schedule, ready.known, mark_ms, planned.nominal_ms, planned.fire_ms, following,
         previous_ms=ready.nominal_ms,

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from supervisor.cli.schedule.format import record_row
 from supervisor.core.model import ScheduleDef, Template
 from supervisor.operations.due_times import coming
@@ -50,3 +52,17 @@ def test_a_schedule_that_cannot_fire_says_so_until_it_is_mended_or_gone(desk: An
     here.run(here.definitions.delete([("sync", None)]))
     assert counted() == 0
     assert here.seconds("tick"), "the others go on"
+
+
+@pytest.mark.parametrize("more", [{}, {"jitter": "5s"}], ids=["plain", "jitter"])
+def test_the_last_due_time_before_exclusions_that_leave_nothing_is_fired(desk: Any, more: dict[str, str]) -> None:
+    """Only behind it shows that nothing is left; the schedule was set aside with that time still to come."""
+    here = desk(tick=EVERY_10S)
+    when = [{"at": "2026-01-01T00:01:00Z"}, {"cron": "30 2 5 1 *"}, {"cron": "0 3 * * *"}]
+    here.upsert("last", every=None, when=when, exclude=["* 2-3 * * *"], **more)
+    here.cluster.advance(45)
+    assert here.show("last").record.invalid == ""
+    here.cluster.advance(30)
+    assert here.seconds("last") == [60]
+    assert "over-excluded" in here.show("last").record.invalid
+    assert here.seconds("tick", since=60), "the others go on"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.calendars.days import OverExcludedError
+from supervisor.core.cron import zones
 from supervisor.core.model import Exclusion, Kind, ScheduleDef, Template
 from supervisor.core.schedules.exclusions import exclusions_of
 from supervisor.core.schedules.triggers import Trigger, trigger_of
@@ -96,6 +98,25 @@ def test_a_schedule_of_which_nothing_is_left_is_an_error_with_a_name() -> None:
         trigger_of(
             ScheduleDef(id="s", template=TEMPLATE, cron="30 2 * * *", exclude=(Exclusion(cron="30 2 * * *"),))
         ).latest_ms(0, at("2026-01-01T00:00Z"))
+
+
+@pytest.mark.parametrize(
+    "timing", [{"cron": "30 2 5 1 *"}, {"cron": "30 2 29 2 *"}, {"every_ms": 5 * 366 * 86_400_000 + 9_000_000}]
+)
+def test_a_search_for_what_is_left_looks_no_further_than_a_century(
+    timing: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ten thousand due times of a year each led to the year 9987, six seconds for a leader that may take two."""
+    asked: list[int] = []
+    at_of = zones.Zone.at
+    monkeypatch.setattr(zones.Zone, "at", lambda own, second: asked.append(second) or at_of(own, second))
+    exclude = (Exclusion(cron="* 1-4 * * *"),) if "cron" in timing else (Exclusion(cron="* * * * *"),)
+    found = trigger_of(
+        ScheduleDef(id="s", template=TEMPLATE, timezone="Europe/Berlin", exclude=exclude, **timing)
+    )  # fmt: skip
+    with pytest.raises(OverExcludedError):
+        found.next_ms(at("2026-01-01T00:00Z"))
+    assert max(asked) < instant("2200-01-01T00:00Z")
 
 
 def test_two_expressions_that_take_turns_are_passed_together() -> None:
