@@ -256,7 +256,7 @@ class ScheduleSettings(Section):
     args: dict[str, Any] = Field(default_factory=dict)
     """Arguments of the job, by name. They lie in Redis with every run, so let a job read its secrets itself."""
 
-    timeout_s: Seconds | None = Field(default=None, gt=0)
+    timeout_s: Seconds | None = Field(default=None, gt=0, le=_LONG_S)
     """Hard timeout of a run; default: the job's."""
 
     retries: int | None = Field(default=None, ge=0, le=99)

@@ -65,7 +65,7 @@ class ProfileSettings(Section):
     priority: Literal["high", "normal", "low"] = "normal"
     """Which runs of a queue are taken first."""
 
-    timeout_s: Seconds = Field(default=300.0, gt=0)
+    timeout_s: Seconds = Field(default=300.0, gt=0, le=3660 * _DAY_S)
     """Hard timeout of a run."""
 
     start_deadline_s: Seconds | None = Field(default=None, ge=0.1, le=366 * _DAY_S)

@@ -9,14 +9,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from annotated_types import Le
 
 from supervisor.core.errors import ConfigError
 from supervisor.core.jobs.registry import Registry, job
 from supervisor.core.model import Check, ScheduleDef
+from supervisor.settings.base import Section
 from supervisor.settings.render import to_json, to_yaml
 from supervisor.settings.schedules import hook_sources
 from supervisor.settings.schedules.complete import complete
 from supervisor.settings.schedules.definitions import validate_schedules
+from supervisor.settings.schedules.settings import ScheduleSettings, WhenSettings
+from supervisor.settings.sections.pipeline import ProfileSettings, RetrySettings
 
 POOLS = "workers: {a: {kind: async, queues: [default]}}\n"
 Problems = Callable[[str], list[str]]
@@ -323,3 +327,13 @@ def test_dynamic_schedules_go_by_the_profiles_of_the_configuration(desk: Any, kn
     assert [str(problem) for problem in validated.problems] == [
         "input: schedules.b.profile: no profile is called 'bulkk'; did you mean bulk?"
     ]
+
+
+@pytest.mark.parametrize("section", [ScheduleSettings, WhenSettings, ProfileSettings, RetrySettings])
+def test_every_duration_that_a_schedule_is_stored_with_can_be_read_back(section: type[Section]) -> None:
+    """A timeout of ten thousand years was stored, and no leader could read the schedule: it was never fired."""
+    fields = {name: field for name, field in section.model_fields.items() if name.endswith("_s")}
+    assert fields
+    for name, field in fields.items():
+        (most,) = [bound.le for bound in field.metadata if isinstance(bound, Le)]
+        assert most <= 4e9, name
