@@ -21,6 +21,28 @@ from supervisor.core.cron.times import Times
 from supervisor.core.cron.zones import SECOND_MAX, SECOND_MIN, Zone, zone
 from supervisor.core.model import CalendarDays, Exclusion
 
+EFFORT_MAX = 100_000
+"""Looks at single exclusions for one answer: 0.3 s of a leader, which may take two."""
+
+
+class Effort:
+    """Looks that one question may still take, over all due times that it passes."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self) -> None:
+        self._left = EFFORT_MAX
+
+    def take(self, looks: int) -> None:
+        """Take so many.
+
+        Raises:
+            OverExcludedError: there are not so many left.
+        """
+        self._left -= looks
+        if self._left < 0:
+            raise OverExcludedError(_MESSAGE)
+
 
 class _Excluded(Protocol):
     def free_from(self, at_ms: int) -> int: ...
@@ -40,21 +62,21 @@ class Exclusions:
         """Return whether ``at_ms`` is excluded."""
         return any(part.free_from(at_ms) != at_ms for part in self.parts)
 
-    def free_from(self, at_ms: int) -> int:
+    def free_from(self, at_ms: int, effort: Effort | None = None) -> int:
         """Return the first time at or after ``at_ms`` that is not excluded.
 
         Raises:
             OverExcludedError: there is none within 10,000 stretches and 100 years; CalendarEndError: none ever.
         """
-        return _settled(at_ms, [part.free_from for part in self.parts])
+        return _settled(at_ms, [part.free_from for part in self.parts], effort or Effort())
 
-    def free_until(self, at_ms: int) -> int:
+    def free_until(self, at_ms: int, effort: Effort | None = None) -> int:
         """Return the last time at or before ``at_ms`` that is not excluded.
 
         Raises:
             OverExcludedError: there is none within 10,000 stretches and 100 years.
         """
-        return _settled(at_ms, [part.free_until for part in self.parts])
+        return _settled(at_ms, [part.free_until for part in self.parts], effort or Effort())
 
     def taken_from(self, at_ms: int, limit_ms: int) -> int:
         """Return the first time at or after ``at_ms`` that is excluded; ``limit_ms`` when there is none before it."""
@@ -63,9 +85,10 @@ class Exclusions:
         return limit_ms
 
 
-def _settled(at_ms: int, moves: Sequence[Callable[[int], int]]) -> int:
+def _settled(at_ms: int, moves: Sequence[Callable[[int], int]], effort: Effort) -> int:
     """Return where ``at_ms`` comes to rest: no part moves it any further in its direction."""
     for _ in range(STEPS_MAX):
+        effort.take(len(moves))
         free = at_ms
         for move in moves:
             free = move(free)

@@ -12,7 +12,7 @@ from itertools import groupby, islice
 from supervisor.core.calendars.days import REACH_S, STEPS_MAX, CalendarEndError, OverExcludedError
 from supervisor.core.cron.expression import Cron
 from supervisor.core.durations import EPOCH, format_duration
-from supervisor.core.schedules.exclusions import Exclusions
+from supervisor.core.schedules.exclusions import Effort, Exclusions
 from supervisor.core.schedules.neighbours import ALONE, Neighbours
 
 _ENDINGS = {"ok": "has ended ok", "failed": "has failed", "any": "has ended"}
@@ -262,16 +262,18 @@ class ExclusionTrigger(Trigger):
         return f"{self.inner.describe()}, with exclusions"
 
 
-def _free(find: Callable[[int], int | None], free_beside: Callable[[int], int], at_ms: int, *, back: int) -> int | None:
+def _free(
+    find: Callable[[int], int | None], free_beside: Callable[[int, Effort], int], at_ms: int, *, back: int
+) -> int | None:
     """Return what ``find`` finds from ``at_ms`` and ``free_beside`` lets stand; else look on from its answer."""
-    first: int | None = None
+    first, effort = None, Effort()
     for _ in range(STEPS_MAX):
         found = find(at_ms)
         if found is None:
             return None
         first = found if first is None else first
         try:
-            free = free_beside(found)
+            free = free_beside(found, effort)
         except CalendarEndError:
             return None
         if free == found:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from supervisor.core.calendars.days import OverExcludedError
 from supervisor.core.cron import zones
 from supervisor.core.model import Exclusion, Kind, ScheduleDef, Template
-from supervisor.core.schedules.exclusions import exclusions_of
+from supervisor.core.schedules.exclusions import EFFORT_MAX, exclusions_of
 from supervisor.core.schedules.triggers import Trigger, trigger_of
 from tests.cron_oracle import Calendar, instant, utc
 
@@ -117,6 +117,18 @@ def test_a_search_for_what_is_left_looks_no_further_than_a_century(
     with pytest.raises(OverExcludedError):
         found.next_ms(at("2026-01-01T00:00Z"))
     assert max(asked) < instant("2200-01-01T00:00Z")
+
+
+def test_a_search_takes_no_more_looks_because_exclusions_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each due time cost up to ten thousand stretches, and ten thousand due times were passed: minutes of a leader."""
+    looks: list[int] = []
+    part = exclusions_of([Exclusion(cron="* * * * *")], "UTC").parts[0]
+    free_from = type(part).free_from
+    monkeypatch.setattr(type(part), "free_from", lambda own, at_ms: looks.append(at_ms) or free_from(own, at_ms))
+    turns = (Exclusion(cron="0-58/2 * 2 * * *"), Exclusion(cron="1-59/2 * 2 * * *"))
+    with pytest.raises(OverExcludedError):
+        trigger_of(ScheduleDef(id="s", template=TEMPLATE, cron="0 2 5 * *", exclude=turns)).next_ms(0)
+    assert len(looks) <= EFFORT_MAX
 
 
 def test_two_expressions_that_take_turns_are_passed_together() -> None:
