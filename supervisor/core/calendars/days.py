@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from calendar import isleap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import date, timedelta
 from functools import lru_cache
+from itertools import chain
 
 from supervisor.core.errors import TenureError
 from supervisor.core.model import CalendarDays
@@ -27,6 +28,7 @@ YEAR_MAX = 2199
 """Dates of every year are known from 1970 through this year."""
 
 ENDS_SOON_MS = 60 * DAY_S * 1000
+_NO_DAY = "over-excluded: the calendars together leave no day; narrow them"
 _THURSDAY = 3  # 1970-01-01; Monday is 0
 WEEKDAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 
@@ -66,8 +68,11 @@ class DaySet:
 
         Raises:
             CalendarEndError: there is none in that direction.
+            OverExcludedError: it excludes all days of the week.
         """
         found = self._free(day, step)
+        if found is None and not self._is_only:
+            raise OverExcludedError(_NO_DAY)
         if found is None:
             raise CalendarEndError("the calendar has no more days" if step > 0 else "the calendar has no earlier days")
         return found
@@ -146,13 +151,27 @@ def free_of_all(sets: Sequence[DaySet], day: int, step: int) -> int:
         if found == day:
             return day
         day = found
-    raise OverExcludedError("over-excluded: the calendars together leave no day; narrow them")
+    raise OverExcludedError(_NO_DAY)
 
 
 @lru_cache(maxsize=1024)
 def day_set(days: CalendarDays) -> DaySet:
     """Return the excluded days of ``days``, shared by all schedules that have the same."""
     return DaySet(days)
+
+
+def day_sets(days: Iterable[CalendarDays | None]) -> tuple[DaySet, ...]:
+    """Return the excluded days of all of ``days``: those of the calendars that exclude are one set."""
+    given = [each for each in dict.fromkeys(days) if each is not None]
+    excluded = [each for each in given if not each.is_only]
+    if len(excluded) > 1:
+        merged = CalendarDays(
+            weekdays=tuple(chain.from_iterable(each.weekdays for each in excluded)),
+            dates=tuple(chain.from_iterable(each.dates for each in excluded)),
+            annual=tuple(chain.from_iterable(each.annual for each in excluded)),
+        )
+        excluded = [merged]
+    return tuple(day_set(each) for each in (*(each for each in given if each.is_only), *excluded))
 
 
 def weekday_of(day: int) -> int:

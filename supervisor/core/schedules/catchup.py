@@ -9,7 +9,8 @@ Guarantees
 
 Does not guarantee
     That owed runs are enqueued: overlap is decided in Redis.
-    Exact counts above ``MISSED_MAX``.
+    Exact counts above ``MISSED_MAX``, or where they take more looks at triggers and exclusions than one question may
+    (search_limit.py): then at least one counts as missed, and of those that are owed there may be only the newest.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from supervisor.core.calendars.days import OverExcludedError
+from supervisor.core.calendars.search_limit import SearchLimitError, limit_search
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.jitter import fire_at_ms
 from supervisor.core.schedules.triggers import Trigger
@@ -91,7 +93,10 @@ def owed(definition: ScheduleDef, trigger: Trigger, *, mark_ms: int, now_ms: int
     if newest is None:
         return None
     case = _Case(definition, trigger, mark_ms, newest, now_ms, on_time_grace_ms)
-    nominals, missed = case.decide()
+    try:
+        nominals, missed = case.decide()
+    except SearchLimitError:
+        nominals, missed = case.newest_alone()
     following = following_fire(definition, trigger, newest)
     return Owed(
         nominals=nominals,
@@ -121,28 +126,40 @@ class _Case(NamedTuple):
     now_ms: int
     grace_ms: int
 
+    @limit_search
     def decide(self) -> tuple[tuple[int, ...], dict[str, int]]:
         """Return the nominal times to enqueue, and the others by reason."""
         definition, newest = self.definition, self.newest_ms
         window = definition.catchup_window_ms
         # The newest time that is too old; whatever is younger lies in the window.
         horizon = self.mark_ms if window is None else self._due_by(self.now_ms - window - 1)
-        outside = self._count(self.mark_ms, horizon, MISSED_MAX)
         if newest == horizon:
-            return (), {"window": outside}
-        inside = self._count(horizon, newest, MISSED_MAX + max(definition.max_catchup, 2))
+            return (), {"window": self._count(self.mark_ms, horizon, MISSED_MAX, otherwise=1)}
+        nominals = self._chosen(horizon)
+        outside = self._count(self.mark_ms, horizon, MISSED_MAX, otherwise=1)
+        most = MISSED_MAX + max(definition.max_catchup, 2)
+        inside = self._count(horizon, newest, most, otherwise=len(nominals) + 1)
         if outside + inside == 1:
             return (newest,), {}
-        nominals = self._chosen(horizon)
         rest = min(inside - len(nominals), MISSED_MAX)
         if definition.missed == "all":
             return nominals, {"window": outside, "cap": rest}
         if definition.missed == "skip":
             border = max(horizon, self._due_by(self.now_ms - self.grace_ms))
-            late = self._count(horizon, border, MISSED_MAX)
-            on_time = self._count(border, newest, MISSED_MAX + len(nominals))
+            late = self._count(horizon, border, MISSED_MAX, otherwise=1)
+            on_time = self._count(border, newest, MISSED_MAX + len(nominals), otherwise=len(nominals))
             return nominals, {"window": outside, "policy": late, "cap": on_time - len(nominals)}
         return nominals, {"window": outside, "policy": rest}
+
+    def newest_alone(self) -> tuple[tuple[int, ...], dict[str, int]]:
+        """Return the newest nominal time where the others take too many looks: at least one of them was missed."""
+        definition = self.definition
+        late_ms = self.now_ms - fire_of(definition, self.trigger, self.newest_ms)
+        if definition.catchup_window_ms is not None and late_ms > definition.catchup_window_ms:
+            return (), {"window": 1}
+        if definition.missed == "skip" and late_ms > self.grace_ms:
+            return (), {"policy": 1}
+        return (self.newest_ms,), {"cap": 1}
 
     def _chosen(self, horizon: int) -> tuple[int, ...]:
         """Return which of the times in (horizon, newest] are enqueued."""
@@ -160,5 +177,8 @@ class _Case(NamedTuple):
         found = _newest_due(self.definition, self.trigger, self.mark_ms, min(at_ms, self.now_ms))
         return self.mark_ms if found is None else found
 
-    def _count(self, after_ms: int, until_ms: int, cap: int) -> int:
-        return self.trigger.count(after_ms, until_ms, cap) if until_ms > after_ms else 0
+    def _count(self, after_ms: int, until_ms: int, cap: int, *, otherwise: int) -> int:
+        try:
+            return self.trigger.count(after_ms, until_ms, cap) if until_ms > after_ms else 0
+        except SearchLimitError:
+            return otherwise

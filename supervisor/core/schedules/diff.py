@@ -15,6 +15,7 @@ from typing import Any
 
 import msgspec
 
+from supervisor.core.calendars.search_limit import limit_search
 from supervisor.core.errors import TenureError
 from supervisor.core.model import ScheduleDef, scheduled_run_id
 from supervisor.core.schedules.jitter import fire_at_ms
@@ -43,6 +44,7 @@ class FieldChange:
     after: Any
 
 
+@limit_search
 def kept_mark_ms(old: ScheduleDef, new: ScheduleDef, *, mark_ms: int, now_ms: int) -> int | None:
     """Return the watermark that keeps runs owed under both timings; None when there is nothing to keep.
 
@@ -72,6 +74,7 @@ def kept_mark_ms(old: ScheduleDef, new: ScheduleDef, *, mark_ms: int, now_ms: in
     return nominal - 1 if is_waiting and is_kept else None
 
 
+@limit_search
 def unlisted_runs(old: ScheduleDef, new: ScheduleDef, *, mark_ms: int) -> list[str]:
     """Return the ids of the latest runs of ``old`` where ``new`` needs to know which are unfinished; oldest first.
 

@@ -15,33 +15,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
-from supervisor.core.calendars.days import REACH_S, STEPS_MAX, DayReadings, OverExcludedError, day_set
+from supervisor.core.calendars.days import REACH_S, STEPS_MAX, DayReadings, OverExcludedError, day_sets
+from supervisor.core.calendars.search_limit import limit_search, spend
 from supervisor.core.cron.expression import compile_cron
 from supervisor.core.cron.times import Times
 from supervisor.core.cron.zones import SECOND_MAX, SECOND_MIN, Zone, zone
-from supervisor.core.model import CalendarDays, Exclusion
-
-EFFORT_MAX = 100_000
-"""Looks at single exclusions for one answer: 0.3 s of a leader, which may take two."""
-
-
-class Effort:
-    """Looks that one question may still take, over all due times that it passes."""
-
-    __slots__ = ("_left",)
-
-    def __init__(self) -> None:
-        self._left = EFFORT_MAX
-
-    def take(self, looks: int) -> None:
-        """Take so many.
-
-        Raises:
-            OverExcludedError: there are not so many left.
-        """
-        self._left -= looks
-        if self._left < 0:
-            raise OverExcludedError(_MESSAGE)
+from supervisor.core.model import Exclusion
 
 
 class _Excluded(Protocol):
@@ -62,33 +41,36 @@ class Exclusions:
         """Return whether ``at_ms`` is excluded."""
         return any(part.free_from(at_ms) != at_ms for part in self.parts)
 
-    def free_from(self, at_ms: int, effort: Effort | None = None) -> int:
+    @limit_search
+    def free_from(self, at_ms: int) -> int:
         """Return the first time at or after ``at_ms`` that is not excluded.
 
         Raises:
             OverExcludedError: there is none within 10,000 stretches and 100 years; CalendarEndError: none ever.
         """
-        return _settled(at_ms, [part.free_from for part in self.parts], effort or Effort())
+        return _settled(at_ms, [part.free_from for part in self.parts])
 
-    def free_until(self, at_ms: int, effort: Effort | None = None) -> int:
+    @limit_search
+    def free_until(self, at_ms: int) -> int:
         """Return the last time at or before ``at_ms`` that is not excluded.
 
         Raises:
             OverExcludedError: there is none within 10,000 stretches and 100 years.
         """
-        return _settled(at_ms, [part.free_until for part in self.parts], effort or Effort())
+        return _settled(at_ms, [part.free_until for part in self.parts])
 
     def taken_from(self, at_ms: int, limit_ms: int) -> int:
         """Return the first time at or after ``at_ms`` that is excluded; ``limit_ms`` when there is none before it."""
+        spend(len(self.parts))
         for part in self.parts:
             limit_ms = part.taken_from(at_ms, limit_ms)
         return limit_ms
 
 
-def _settled(at_ms: int, moves: Sequence[Callable[[int], int]], effort: Effort) -> int:
+def _settled(at_ms: int, moves: Sequence[Callable[[int], int]]) -> int:
     """Return where ``at_ms`` comes to rest: no part moves it any further in its direction."""
     for _ in range(STEPS_MAX):
-        effort.take(len(moves))
+        spend(len(moves))
         free = at_ms
         for move in moves:
             free = move(free)
@@ -185,19 +167,16 @@ def exclusions_of(exclude: Sequence[Exclusion], timezone: str, seed: str = "") -
     Raises:
         CronError: an expression cannot be used.
     """
-    days, times = [item.days for item in exclude if item.days is not None], [item for item in exclude if not item.days]
+    times = [item for item in exclude if not item.days]
     ranges = [(item.from_ms or 0, item.until_ms or 0) for item in times if item.cron is None]
     parts: list[_Excluded] = [_Ranges.of(ranges)] if ranges else []
-    parts += [_readings(item.cron, timezone, seed) for item in times if item.cron is not None]
-    parts += [_day_readings(each, timezone) for each in days]
+    parts += [
+        _readings(cron, timezone, seed) for cron in dict.fromkeys(item.cron for item in times) if cron is not None
+    ]
+    parts += [_Readings(DayReadings(each), zone(timezone)) for each in day_sets(item.days for item in exclude)]
     return Exclusions(tuple(parts))
 
 
 @lru_cache(maxsize=4096)
 def _readings(expression: str, timezone: str, seed: str) -> _Readings:
     return _Readings(compile_cron(expression, timezone, seed=seed).readings(), zone(timezone))
-
-
-@lru_cache(maxsize=4096)
-def _day_readings(days: CalendarDays, timezone: str) -> _Readings:
-    return _Readings(DayReadings(day_set(days)), zone(timezone))

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 from supervisor.core.calendars.days import DAY_S, STEPS_MAX, CalendarEndError, DaySet, OverExcludedError, free_of_all
 from supervisor.core.calendars.moments import Moment, Span
+from supervisor.core.calendars.search_limit import limit_search, spend
 from supervisor.core.cron.zones import SECOND_MAX, SECOND_MIN, Zone
 from supervisor.core.schedules.trigger_kinds import Trigger
 
@@ -37,6 +38,7 @@ class MovedTrigger(Trigger):
     step: int  # 1: to the next day; -1: to the previous one
     _recent: dict[int, tuple[int, ...]] = field(default_factory=dict, compare=False)  # a memo: a race costs a look-up
 
+    @limit_search
     def next_ms(self, after_ms: int) -> int | None:
         """Return the first due time after ``after_ms``, once moved."""
         day = self._day_beside(after_ms, -1)
@@ -50,6 +52,7 @@ class MovedTrigger(Trigger):
             day = day_found + 1
         raise OverExcludedError(_OVER_EXCLUDED)
 
+    @limit_search
     def latest_ms(self, after_ms: int, until_ms: int) -> int | None:
         """Return the newest due time in (after_ms, until_ms], once moved."""
         day, day_min = self._day_beside(until_ms, 1), self._day_beside(after_ms, -1)
@@ -104,6 +107,7 @@ class MovedTrigger(Trigger):
         found = list(self.inner.nominals(self._start_ms(first) - 1, until_ms, MOVED_MAX + 1))
         if len(found) > MOVED_MAX:
             raise OverExcludedError(_OVER_EXCLUDED)
+        spend(3 * len(found))  # each is moved on the clock of the zone
         if len(self._recent) >= RECENT_MAX:
             self._recent.clear()
         self._recent[day] = due = tuple(sorted({self._moved(at, day) for at in found}))
@@ -116,6 +120,7 @@ class MovedTrigger(Trigger):
         return Moment(at_ms, self.zone.name).moved(Span(day - own, 0)).instant_ms
 
     def _free(self, day: int, step: int) -> int | None:
+        spend(len(self.days))
         try:
             return free_of_all(self.days, day, step)
         except CalendarEndError:

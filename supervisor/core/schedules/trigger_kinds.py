@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import heapq
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import groupby, islice
 
 from supervisor.core.calendars.days import REACH_S, STEPS_MAX, CalendarEndError, OverExcludedError
+from supervisor.core.calendars.search_limit import SearchLimitError, limit_search, spend
 from supervisor.core.cron.expression import Cron
 from supervisor.core.durations import EPOCH, format_duration
-from supervisor.core.schedules.exclusions import Effort, Exclusions
+from supervisor.core.schedules.exclusions import Exclusions
 from supervisor.core.schedules.neighbours import ALONE, Neighbours
 
 _ENDINGS = {"ok": "has ended ok", "failed": "has failed", "any": "has ended"}
@@ -44,20 +45,31 @@ class Trigger(ABC):
             given += 1
             found = self.next_ms(found)
 
+    @limit_search
     def newest(self, after_ms: int, until_ms: int, limit: int) -> tuple[int, ...]:
-        """Return the newest ``limit`` nominal times in (after_ms, until_ms], oldest first."""
+        """Return the newest ``limit`` nominal times in (after_ms, until_ms], oldest first.
+
+        They are fewer where more take too many looks.
+        """
         found: list[int] = []
-        while len(found) < limit:
-            latest = self.latest_ms(after_ms, until_ms)
-            if latest is None:
-                break
-            found.append(latest)
-            until_ms = latest - 1
+        try:
+            for latest in islice(self.backwards(after_ms, until_ms), limit):
+                found.append(latest)  # noqa: PERF402 - what was found before the error counts
+        except SearchLimitError:
+            if not found:
+                raise
         return tuple(reversed(found))
 
+    @limit_search
     def count(self, after_ms: int, until_ms: int, cap: int) -> int:
         """Return how many nominal times lie in (after_ms, until_ms], or ``cap`` when at least that many."""
         return sum(1 for _ in self.nominals(after_ms, until_ms, cap))
+
+    def backwards(self, after_ms: int, until_ms: int) -> Iterator[int]:
+        """Yield the nominal times in (after_ms, until_ms], newest first."""
+        while (latest := self.latest_ms(after_ms, until_ms)) is not None:
+            yield latest
+            until_ms = latest - 1
 
     def neighbours(self, nominal_ms: int) -> Neighbours:
         """Return the due times around ``nominal_ms``, which need not be one itself."""
@@ -202,27 +214,43 @@ class Union(Trigger):
 
     parts: tuple[Trigger, ...]
 
+    @limit_search
     def next_ms(self, after_ms: int) -> int | None:
         """Return the soonest of the parts."""
+        spend(len(self.parts))
         return min((at for part in self.parts if (at := part.next_ms(after_ms)) is not None), default=None)
 
+    @limit_search
     def latest_ms(self, after_ms: int, until_ms: int) -> int | None:
         """Return the newest of the parts."""
+        spend(len(self.parts))
         return max((at for part in self.parts if (at := part.latest_ms(after_ms, until_ms)) is not None), default=None)
 
     def nominals(self, after_ms: int, until_ms: int, limit: int | None = None) -> Iterator[int]:
         """Yield the different nominal times in (after_ms, until_ms], oldest first, at most ``limit``."""
-        merged = heapq.merge(*(part.nominals(after_ms, until_ms) for part in self.parts))
-        return islice((at for at, _ in groupby(merged)), limit)
+        return islice(_merged(part.nominals(after_ms, until_ms) for part in self.parts), limit)
 
+    def backwards(self, after_ms: int, until_ms: int) -> Iterator[int]:
+        """Yield the different nominal times in (after_ms, until_ms], newest first."""
+        return _merged((part.backwards(after_ms, until_ms) for part in self.parts), reverse=True)
+
+    @limit_search
     def count(self, after_ms: int, until_ms: int, cap: int) -> int:
         """Return how many different nominal times lie in (after_ms, until_ms], at most ``cap``."""
+        spend(len(self.parts))
         most = max(part.count(after_ms, until_ms, cap) for part in self.parts)
         return most if most >= cap else Trigger.count(self, after_ms, until_ms, cap)
 
     def describe(self) -> str:
         """Return all parts."""
         return "; ".join(part.describe() for part in self.parts)
+
+
+def _merged(parts: Iterable[Iterator[int]], *, reverse: bool = False) -> Iterator[int]:
+    """Yield the different times of ``parts``, which are in order; each costs a look, equal ones too."""
+    for at, equal in groupby(heapq.merge(*parts, reverse=reverse)):
+        spend(sum(1 for _ in equal))
+        yield at
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,19 +263,19 @@ class ExclusionTrigger(Trigger):
     inner: Trigger
     exclusions: Exclusions
 
+    @limit_search
     def next_ms(self, after_ms: int) -> int | None:
         """Return the first nominal time after ``after_ms`` that is not excluded."""
         return _free(self.inner.next_ms, self.exclusions.free_from, after_ms, back=1)
 
+    @limit_search
     def latest_ms(self, after_ms: int, until_ms: int) -> int | None:
         """Return the newest nominal time in (after_ms, until_ms] that is not excluded."""
         return _free(lambda until: self.inner.latest_ms(after_ms, until), self.exclusions.free_until, until_ms, back=0)
 
+    @limit_search
     def count(self, after_ms: int, until_ms: int, cap: int) -> int:
-        """Return how many nominal times in (after_ms, until_ms] are not excluded, at most ``cap``.
-
-        Costs a step for each stretch that is free, or for each nominal time, whichever are fewer.
-        """
+        """Return how many nominal times in (after_ms, until_ms] are not excluded, at most ``cap``."""
         total = 0
         while total < cap:
             found = self.next_ms(after_ms)
@@ -262,18 +290,17 @@ class ExclusionTrigger(Trigger):
         return f"{self.inner.describe()}, with exclusions"
 
 
-def _free(
-    find: Callable[[int], int | None], free_beside: Callable[[int, Effort], int], at_ms: int, *, back: int
-) -> int | None:
+def _free(find: Callable[[int], int | None], free_beside: Callable[[int], int], at_ms: int, *, back: int) -> int | None:
     """Return what ``find`` finds from ``at_ms`` and ``free_beside`` lets stand; else look on from its answer."""
-    first, effort = None, Effort()
+    first = None
     for _ in range(STEPS_MAX):
+        spend(1)
         found = find(at_ms)
         if found is None:
             return None
         first = found if first is None else first
         try:
-            free = free_beside(found, effort)
+            free = free_beside(found)
         except CalendarEndError:
             return None
         if free == found:

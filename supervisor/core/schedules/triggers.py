@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
-from supervisor.core.calendars.days import CalendarEndError, OverExcludedError, day_set
+from supervisor.core.calendars.days import CalendarEndError, OverExcludedError, day_sets
 from supervisor.core.cron import hashing
 from supervisor.core.cron.expression import compile_cron
 from supervisor.core.cron.zones import zone
@@ -179,14 +179,14 @@ def _is_hashed(triggers: tuple[When, ...], exclude: tuple[Exclusion, ...]) -> bo
 
 @lru_cache(maxsize=16_384)
 def _trigger(timing: _Timing) -> Trigger:
-    parts = tuple(_part(when, timing) for when in timing.triggers)
+    parts = tuple(dict.fromkeys(_part(when, timing) for when in timing.triggers))
     found: Trigger = parts[0] if len(parts) == 1 else Union(parts)
     is_moving = timing.on_excluded != "skip"
     left_out = tuple(item for item in timing.exclude if not (is_moving and item.days))
     if left_out:
         found = ExclusionTrigger(found, exclusions_of(left_out, timing.timezone, timing.seed))
     if is_moving and len(left_out) < len(timing.exclude):
-        days = tuple(day_set(item.days) for item in timing.exclude if item.days)
+        days = day_sets(item.days for item in timing.exclude)
         found = MovedTrigger(found, days, zone(timing.timezone), 1 if timing.on_excluded == "next" else -1)
     if timing.start_ms is not None or timing.end_ms is not None:
         found = Bounded(found, timing.start_ms, timing.end_ms)

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.calendars.days import OverExcludedError
+from supervisor.core.calendars.search_limit import LOOKS_MAX
 from supervisor.core.cron import zones
 from supervisor.core.model import Exclusion, Kind, ScheduleDef, Template
-from supervisor.core.schedules.exclusions import EFFORT_MAX, exclusions_of
+from supervisor.core.schedules.exclusions import exclusions_of
 from supervisor.core.schedules.triggers import Trigger, trigger_of
 from tests.cron_oracle import Calendar, instant, utc
 
@@ -128,7 +129,7 @@ def test_a_search_takes_no_more_looks_because_exclusions_take_turns(monkeypatch:
     turns = (Exclusion(cron="0-58/2 * 2 * * *"), Exclusion(cron="1-59/2 * 2 * * *"))
     with pytest.raises(OverExcludedError):
         trigger_of(ScheduleDef(id="s", template=TEMPLATE, cron="0 2 5 * *", exclude=turns)).next_ms(0)
-    assert len(looks) <= EFFORT_MAX
+    assert len(looks) <= LOOKS_MAX
 
 
 def test_two_expressions_that_take_turns_are_passed_together() -> None:
