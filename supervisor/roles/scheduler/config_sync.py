@@ -22,7 +22,7 @@ with an empty file would otherwise silence all others.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any, TypeVar
@@ -113,6 +113,7 @@ class ConfigSync:
         clock: Clock,
         report: Reporter,
         allow_empty: bool = False,
+        show_life: Callable[[], None] = lambda: None,
     ) -> None:
         self._calls = Definitions(keys)
         self._views = Views(keys)
@@ -120,6 +121,7 @@ class ConfigSync:
         self._lease_ms = lease_ms
         self._clock = clock
         self._report = report
+        self._show_life = show_life
         self._places = {each.id: place for place, each in enumerate(definitions)}
         self._is_idle = not definitions and not allow_empty
         self._digest = "" if self._is_idle else schedules_digest(definitions)
@@ -215,6 +217,7 @@ class ConfigSync:
         definition = _settled(self._definitions[place], record.body, now_ms)
         if record.body == pack_definition(definition):
             return
+        self._show_life()
         now.differing.append(change_of(record, definition, now_ms=now_ms)[0])
 
     def _write(self, term: Term) -> Steps[None]:

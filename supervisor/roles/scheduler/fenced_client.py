@@ -41,6 +41,8 @@ class FencedClient:
     report: Reporter
     rng: Random
     idle_ns: int
+    show_life: Callable[[], None]
+    """Shows the parent that this process does not hang; done between two schedules, whose due times may take long."""
 
     def __post_init__(self) -> None:
         self._refused_since_ns: dict[str, int] = {}  # by script; until it is answered again

@@ -180,6 +180,7 @@ class FireDispatcher:
             self._next = self.due(self._moment())
 
     def _items(self, ready: DueSchedule, moment: DecisionTime, limit: int) -> list[FireItem] | None:
+        self._client.show_life()
         try:
             return items(ready, moment, limit)
         except TenureError as error:
@@ -238,6 +239,7 @@ class FireDispatcher:
         return list(skewed.values())
 
     def _follow(self, ready: DueSchedule, mark_ms: int, moment: DecisionTime) -> None:
+        self._client.show_life()
         try:
             following = advanced(ready, mark_ms)
         except TenureError as error:

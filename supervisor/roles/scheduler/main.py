@@ -96,6 +96,7 @@ class Driver:
             allow_empty=settings.scheduler.allow_empty_static,
             backfills=Backfills(self._keys, clock=child.clock, report=report, rate_per_s=rate),
             zones_version=zones.database_version(),
+            show_life=self._show_life,
         )
 
     def run(self) -> int:
@@ -128,10 +129,12 @@ class Driver:
         self._wakeup.wait(min(step.until_ns, now_ns + BEAT_NS))
         return None
 
+    def _show_life(self) -> None:
+        self._child.row.beat_ns = self._clock.elapsed_ns()
+
     def _beat(self) -> None:
-        row = self._child.row
-        row.progress += 1
-        row.beat_ns = self._clock.elapsed_ns()
+        self._child.row.progress += 1
+        self._show_life()
         if number := self._following.poll():
             self._follow(number)
 

@@ -206,6 +206,7 @@ class Prefetcher:
                 if not unknown[name] and self._is_outdated(name, body):
                     self._kept_back[name] = revision
                     continue
+                self._client.show_life()
                 reason = self._catalogue.learn(name, revision, body, is_dynamic=unknown[name])
                 if reason is not None:
                     self._client.report("schedule_invalid", schedule=name, reason=reason)
@@ -257,6 +258,7 @@ class Prefetcher:
         if until_ms is not None:
             is_there = seen.score == until_ms or not self._put_off.is_planned(seen.schedule)
             return Evaluation(None if is_there else PlanItem(seen, until_ms, wait=known.wait))
+        self._client.show_life()
         try:
             return evaluate(seen, known, moment)
         except TenureError as error:

@@ -76,6 +76,7 @@ class Scheduler:
         allow_empty: bool = False,
         backfills: Backfills | None = None,
         zones_version: str = "",
+        show_life: Callable[[], None] = lambda: None,
     ) -> None:
         self._schedules = schedules
         self._clock = clock
@@ -84,8 +85,9 @@ class Scheduler:
         self._backfills = backfills
         self._report = report
         self._client = FencedClient(
-            board=board, clock=clock, is_stopping=is_stopping, report=report, rng=rng, idle_ns=self.idle_ns
-        )
+            board=board, clock=clock, is_stopping=is_stopping, report=report, rng=rng, idle_ns=self.idle_ns,
+            show_life=show_life,
+        )  # fmt: skip
         self._prefetcher = Prefetcher(
             schedules,
             self._client,
@@ -113,6 +115,7 @@ class Scheduler:
             clock=self._clock,
             report=self._report,
             allow_empty=self._allow_empty,
+            show_life=self._client.show_life,
         )
 
     def run(self) -> Steps[None]:

@@ -125,6 +125,7 @@ class Watermarks:
 
     def _seed(self, definition: ScheduleDef) -> Seed | None:
         """Return the known seed of one schedule; None where nothing is known."""
+        self._client.show_life()
         header = self._client.board.header
         sighted_ms, lost_until_ms = header.sighted_ms, max(header.lost_until_ms, header.sighted_ms)
         if not sighted_ms:

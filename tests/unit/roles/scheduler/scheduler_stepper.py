@@ -33,6 +33,7 @@ class SchedulerStepper:
         self.board.publish_term(term)
         self.clock = FakeClock(elapsed_ns=50 * S, wall_ms=START_MS)
         self.stopping = False
+        self.signs = 0  # of life, to the parent
         self.told: list[tuple[str, dict[str, Any]]] = []
         self.scheduler = Scheduler(
             schedules=Schedules(Keys("test")),
@@ -43,10 +44,14 @@ class SchedulerStepper:
             is_stopping=lambda: self.stopping,
             report=lambda event, **fields: self.told.append((event, fields)),
             rng=Random(1),
+            show_life=self._show_life,
         )
         self.steps = self.scheduler.run()
         self.step: Step | None = next(self.steps)
         self.is_over = False
+
+    def _show_life(self) -> None:
+        self.signs += 1
 
     @property
     def script(self) -> str:

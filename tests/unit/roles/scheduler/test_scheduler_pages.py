@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from supervisor.core.model import ScheduleDef
 from supervisor.roles.scheduler.window import AHEAD_MS, FIRST_PAGE, PAGE
+from supervisor.store.wire.fire import FireCode
 from tests.unit.roles.scheduler.scheduler_stepper import START_MS, TICK, SchedulerStepper, Stored
 
 
@@ -40,3 +41,17 @@ def test_what_is_due_when_a_term_begins_is_fired_before_the_rest_is_read() -> No
     bench.defined(*due)
 
     assert [schedule for schedule, _, _ in bench.items()] == [definition.id for definition, _ in due]
+
+
+def test_between_two_schedules_the_parent_sees_a_sign_of_life() -> None:
+    """A page of costly ones takes longer than a process may be silent, though none of them does."""
+    due = _many(FIRST_PAGE, mark_ms=START_MS - 10_000, phase_ms=0)
+    bench = SchedulerStepper()
+    bench.found(*due, is_full=True)
+    bench.defined(*due)
+    assert bench.script == "fire"
+    assert bench.signs >= 3 * FIRST_PAGE  # each is compiled, planned and decided
+
+    before = bench.signs
+    bench.fired(*[(FireCode.FIRED, START_MS)] * FIRST_PAGE)
+    assert bench.signs >= before + FIRST_PAGE  # each has its next due time worked out
