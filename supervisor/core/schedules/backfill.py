@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
+from supervisor.core.calendars.search_limit import SearchLimitError, limit_search
 from supervisor.core.schedules.trigger_kinds import Trigger
 
 STRETCHES_MAX = 20
@@ -98,28 +99,38 @@ class Chunk:
     is_last: bool
 
 
+@limit_search
 def next_chunk(
     trigger: Trigger, known: SchedulePast, *, after_ms: int, until_ms: int, limit: int, is_forced: bool = False
 ) -> Chunk:
     """Return the first nominal times in (after_ms, until_ms] that are to be run, at most ``limit``.
 
-    Nothing after the watermark: the schedule itself decides that.
+    Nothing after the watermark: the schedule itself decides that. The chunk ends where the search for more takes too
+    long.
+
+    Raises:
+        SearchLimitError: so does the search for the first.
     """
     end_ms = min(until_ms, known.mark_ms)
     run: list[int] = []
     again: list[int] = []
     counts = dict.fromkeys(BackfillDecision, 0)
     cursor, looked = after_ms, 0
-    for nominal in trigger.nominals(after_ms, end_ms, LOOK_MAX + 1):
-        if len(run) == limit or looked == LOOK_MAX:
-            return _chunk(run, again, counts, cursor, is_last=False)
-        verdict = known.verdict(trigger, nominal)
-        if verdict is BackfillDecision.RUN or (is_forced and verdict is not BackfillDecision.WAITING):
-            run.append(nominal)
-            again += [nominal] if verdict is not BackfillDecision.RUN else []
-        else:
-            counts[verdict] += 1
-        cursor, looked = nominal, looked + 1
+    try:
+        for nominal in trigger.nominals(after_ms, end_ms, LOOK_MAX + 1):
+            if len(run) == limit or looked == LOOK_MAX:
+                return _chunk(run, again, counts, cursor, is_last=False)
+            verdict = known.verdict(trigger, nominal)
+            if verdict is BackfillDecision.RUN or (is_forced and verdict is not BackfillDecision.WAITING):
+                run.append(nominal)
+                again += [nominal] if verdict is not BackfillDecision.RUN else []
+            else:
+                counts[verdict] += 1
+            cursor, looked = nominal, looked + 1
+    except SearchLimitError:
+        if not looked:
+            raise
+        return _chunk(run, again, counts, cursor, is_last=False)
     return _chunk(run, again, counts, max(end_ms, after_ms), is_last=True)
 
 

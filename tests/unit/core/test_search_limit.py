@@ -13,6 +13,7 @@ from supervisor.core.calendars import search_limit
 from supervisor.core.calendars.days import DAY_S, DaySet, OverExcludedError, day_sets, free_of_all
 from supervisor.core.model import CalendarDays, Exclusion, Kind, ScheduleDef, Template, When
 from supervisor.core.schedules import exclusions
+from supervisor.core.schedules.backfill import EnqueuedSpan, SchedulePast, chunks
 from supervisor.core.schedules.catchup import Owed, owed
 from supervisor.core.schedules.diff import kept_mark_ms, unlisted_runs
 from supervisor.core.schedules.trigger_kinds import CronTrigger, Every
@@ -144,6 +145,21 @@ def test_without_looks_for_the_others_the_newest_is_decided_alone(
     assert found is not None
     assert found.nominals == (NOW_MS - 30_000,) * nominals
     assert (found.missed, found.new_mark_ms) == (missed, NOW_MS - 30_000)
+
+
+def test_a_backfill_goes_on_in_chunks_as_large_as_looks_allow(looks: list[None]) -> None:
+    """A chunk of two thousand due times took the leader two seconds; none is left out or run twice."""
+    trigger = trigger_of(COSTLY["a thousand expressions"])
+    begin_ms, ran_ms = NOW_MS - 40_000, NOW_MS - 3000
+    ran = EnqueuedSpan(from_ms=begin_ms, to_ms=ran_ms, count=371, revision=1)
+    found: list[int] = []
+    for chunk in chunks(
+        trigger, SchedulePast(1, NOW_MS, enqueued=(ran,)), from_ms=begin_ms, until_ms=NOW_MS, limit=10_000
+    ):
+        assert len(looks) <= 2 * search_limit.LOOKS_MAX
+        looks.clear()
+        found += chunk.run
+    assert found == list(range(ran_ms + 100, NOW_MS + 1, 100))
 
 
 def _exhausted(case: Any) -> Any:
