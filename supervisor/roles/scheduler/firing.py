@@ -182,7 +182,7 @@ class FireDispatcher:
     def _items(self, ready: DueSchedule, moment: DecisionTime, limit: int) -> list[FireItem] | None:
         self._client.show_life()
         try:
-            return items(ready, moment, limit)
+            return items(ready, moment, limit, self._client.show_life)
         except TenureError as error:
             self._prefetcher.refuse(ready.schedule, ready.known.revision, str(error))
             return None

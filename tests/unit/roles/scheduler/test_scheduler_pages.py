@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from supervisor.core.model import ScheduleDef
+from supervisor.core.model import FIRE_BATCH_MAX, ScheduleDef
 from supervisor.roles.scheduler.window import AHEAD_MS, FIRST_PAGE, PAGE
 from supervisor.store.wire.fire import FireCode
-from tests.unit.roles.scheduler.scheduler_stepper import START_MS, TICK, SchedulerStepper, Stored
+from tests.unit.roles.scheduler.scheduler_stepper import START_MS, TICK, SchedulerStepper, Stored, serving
 
 
 def _many(count: int, *, mark_ms: int, phase_ms: int) -> list[Stored]:
@@ -55,3 +55,13 @@ def test_between_two_schedules_the_parent_sees_a_sign_of_life() -> None:
     before = bench.signs
     bench.fired(*[(FireCode.FIRED, START_MS)] * FIRST_PAGE)
     assert bench.signs >= before + FIRST_PAGE  # each has its next due time worked out
+
+
+def test_between_two_runs_of_an_outage_the_parent_sees_a_sign_of_life() -> None:
+    """A batch of runs whose arguments have hundreds of placeholders took six seconds."""
+    every = ScheduleDef(
+        id="s", template=TICK.template, every_ms=1000, overlap="allow", missed="all", max_catchup=FIRE_BATCH_MAX
+    )
+    bench = serving((every, START_MS - 1000 * FIRE_BATCH_MAX))
+    assert len(bench.items()) == FIRE_BATCH_MAX
+    assert bench.signs >= FIRE_BATCH_MAX
