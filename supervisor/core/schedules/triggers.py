@@ -36,8 +36,8 @@ from supervisor.core.schedules.trigger_kinds import (
 
 __all__ = [
     "AfterCompletion", "AfterSchedule", "At", "Bounded", "CronTrigger", "Every", "ExclusionTrigger",
-    "OverExcludedError", "Trigger", "TriggerError", "Union", "after_completion_ms", "after_end_ms", "loop_of",
-    "neighbours_of", "trigger_of",
+    "OverExcludedError", "Trigger", "TriggerError", "Union", "after_completion_ms", "after_end_ms", "is_hashed",
+    "loop_of", "neighbours_of", "trigger_of",
 ]  # fmt: skip
 
 
@@ -72,9 +72,16 @@ def trigger_of(definition: ScheduleDef) -> Trigger:
         on_excluded=definition.on_excluded,
         start_ms=definition.start_at_ms,
         end_ms=definition.end_at_ms,
-        seed=definition.id if _is_hashed(triggers, definition.exclude) else "",
+        seed=definition.id if is_hashed(definition) else "",
     )
     return _trigger(timing)
+
+
+def is_hashed(definition: ScheduleDef) -> bool:
+    """Return whether due times depend on the id: an expression of a trigger or an exclusion holds ``H``."""
+    named: tuple[When | Exclusion, ...] = (*definition.when, *definition.exclude)
+    expressions = (definition.cron, *(each.cron for each in named))
+    return any(hashing.is_hashed(expression) for expression in expressions if expression is not None)
 
 
 def neighbours_of(definition: ScheduleDef, nominal_ms: int) -> Neighbours:
@@ -121,7 +128,7 @@ def after_end_ms(definition: ScheduleDef, ended_ms: int) -> int | None:
         return None
     nominal = max(ended_ms + delay, definition.start_at_ms or 0)
     if definition.exclude:
-        seed = definition.id if _is_hashed((), definition.exclude) else ""
+        seed = definition.id if is_hashed(definition) else ""
         try:
             nominal = exclusions_of(definition.exclude, definition.timezone, seed).free_from(nominal)
         except CalendarEndError:
@@ -170,11 +177,6 @@ class _Timing(NamedTuple):
     start_ms: int | None
     end_ms: int | None
     seed: str  # empty where nothing is hashed, so that schedules with equal timings share
-
-
-def _is_hashed(triggers: tuple[When, ...], exclude: tuple[Exclusion, ...]) -> bool:
-    expressions = [*(when.cron for when in triggers), *(item.cron for item in exclude)]
-    return any(hashing.is_hashed(expression) for expression in expressions if expression is not None)
 
 
 @lru_cache(maxsize=16_384)

@@ -15,6 +15,7 @@ import msgspec
 from supervisor.core.errors import PayloadTooLargeError
 from supervisor.core.json_values import check_arguments, json_reader
 from supervisor.core.model import OWN_TRIGGER, PAYLOAD_BYTES_MAX, ScheduleDef
+from supervisor.core.schedules.triggers import is_hashed
 from supervisor.store.wire.codec import text
 
 _AROUND_ARGUMENTS = 3  # levels of a definition around the value of an argument: itself, its template, the arguments
@@ -78,4 +79,6 @@ def timing_digest(definition: ScheduleDef) -> str:
         timing.append(definition.after)
     if definition.on_excluded != "skip":  # absent by default: digests are compared with those of older versions
         timing.append(definition.on_excluded)
+    if is_hashed(definition):
+        timing.append(definition.id)
     return blake2b(msgspec.json.encode(timing), digest_size=8).hexdigest()
