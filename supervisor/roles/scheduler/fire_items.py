@@ -82,7 +82,9 @@ def prepare(
     return DueSchedule(schedule, known, mark_ms, planned.nominal_ms, planned.fire_ms, following)
 
 
-def items(ready: DueSchedule, moment: DecisionTime, limit: int, show_life: Callable[[], None]) -> list[FireItem]:
+def items(
+    ready: DueSchedule, moment: DecisionTime, limit: int, show_life: Callable[[], None] = lambda: None
+) -> list[FireItem]:
     """Return the items of ``ready`` to decide now, at most ``limit``; none when it is not due yet.
 
     Args:

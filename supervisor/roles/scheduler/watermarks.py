@@ -36,6 +36,8 @@ from supervisor.store.wire.fire import Seen
 
 MARKS_MAX = 100_000
 PAGE = 250
+REMEMBERED_MS = 86_400_000
+"""Within a day of its removal a schedule goes on where it was, its initial run included (lib/control.lua)."""
 
 
 class Watermarks:
@@ -79,9 +81,12 @@ class Watermarks:
                 self.forget(each.schedule)
                 continue
             known = catalogue.get(each.schedule, each.revision)
+            known_ms = self._marks.get(each.schedule, self._former.get(each.schedule))
             if known is None or not known.definition.run_on_create or each.counters.initial:
                 self.remember(each.schedule, each.mark_ms)
-            elif each.schedule in self._marks or each.schedule in self._former:
+            elif known_ms is not None and known_ms < each.mark_ms - REMEMBERED_MS:
+                self.forget(each.schedule)  # another life of its id, whose first watermark is that of its creation
+            elif known_ms is not None:
                 self.doubt(each.mark_ms)  # it had begun
         return moment._replace(doubtful_until_ms=max(moment.doubtful_until_ms, self.doubtful_until_ms))
 

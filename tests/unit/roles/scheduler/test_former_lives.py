@@ -1,0 +1,52 @@
+"""Watermarks of an id that comes again: after a loss of data, or because its schedule was removed long ago."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+
+from supervisor.core.election.lease import Term
+from supervisor.core.supervision.scoreboard import Board, board_words
+from supervisor.roles.scheduler.fire_items import DecisionTime
+from supervisor.roles.scheduler.schedule_cache import Catalogue
+from supervisor.roles.scheduler.watermarks import Watermarks
+from supervisor.store.keys import Keys
+from supervisor.store.schedules.fire import Schedules
+from supervisor.store.wire.definition import pack_definition
+from supervisor.store.wire.fire import Seen
+from tests.kit.clock import FakeClock
+from tests.unit.roles.scheduler.scheduler_stepper import START_MS, TICK
+
+DAY_MS = 86_400_000
+CREATED = msgspec.structs.replace(TICK, run_on_create=True)
+
+
+def seen(mark_ms: int, state: bytes = b"") -> Seen:
+    return Seen(CREATED.id, 0, 1, "dynamic", mark_ms, state, b"", 0, ())
+
+
+@pytest.mark.parametrize(
+    ("passed_ms", "is_doubtful"),
+    [(-5000, True), (0, True), (1000, True), (DAY_MS - 1000, True), (DAY_MS + 1000, False), (90 * DAY_MS, False)],
+)
+def test_a_schedule_that_begins_again_is_doubtful_for_a_day(passed_ms: int, is_doubtful: bool) -> None:  # noqa: FBT001
+    """Within it, Redis went back behind its first run; later it was removed meanwhile, and is another one.
+
+    Its initial run was kept back by every replica that had led in its former life and heard of no removal.
+    """
+    board = Board(memoryview(bytearray(8 * board_words(slots=1, inflight=1))).cast("Q"), slots=1, inflight=1)
+    client: Any = SimpleNamespace(board=board, clock=FakeClock(elapsed_ns=1, wall_ms=START_MS + 100 * DAY_MS))
+    catalogue = Catalogue()
+    assert catalogue.learn(CREATED.id, 1, pack_definition(CREATED), is_dynamic=True) is None
+    moment = DecisionTime(START_MS + 100 * DAY_MS, 0)
+    marks = Watermarks(Schedules(Keys("test")), client)
+    marks.begin(Term(1, "a" * 32, 1))
+    begun = b"1 0 0 0 0 0 0 0 0 0 0 1"
+    assert marks.read([seen(START_MS, begun)], catalogue, moment).doubtful_until_ms == 0
+    board.header.foreign_epoch = 2  # another replica led
+    marks.begin(Term(3, "b" * 32, 1))
+    again = marks.read([seen(START_MS + passed_ms)], catalogue, moment)
+    assert (again.doubtful_until_ms > 0) is is_doubtful
