@@ -228,6 +228,8 @@ class ConfigSync:
             defined: Defined | None = yield from self._part(call, [change.definition.id for change in batch])
             if defined is not None:
                 self._note(batch, defined)
+            elif batch[0].definition.id in now.refused[-1:] and batch[0].definition.renamed_from in now.surplus:
+                now.surplus.remove(batch[0].definition.renamed_from)  # it goes on until the new name is there
         if now.done >= len(now.differing):
             now.phase, now.done, now.width = (SyncPhase.END if now.clashes else SyncPhase.REMOVE), 0, BATCH_MAX
 
@@ -282,7 +284,8 @@ class ConfigSync:
                 self._report("schedules_put_off", schedules=names, count=len(put_off), reason=now.reason)
             self._tell(applied=is_applied)
         self._refused, self._put_off, self._older_nonce = clashes, put_off, ""
-        self.wake_ns = NEVER_NS if is_applied else self._clock.elapsed_ns() + REFUSED_NS
+        again_ns = 0 if now.removed else REFUSED_NS  # one that went may have been in the way
+        self.wake_ns = NEVER_NS if is_applied else self._clock.elapsed_ns() + again_ns
         self._round = _SyncRound(nonce=now.nonce, phase=SyncPhase.DONE)  # let go of what was compared
 
     def _tell(self, *, applied: bool) -> None:

@@ -184,25 +184,39 @@ local function recall(memory)
     paused = string.sub(rest, 1, length), state = string.sub(rest, length + 1) }
 end
 
+-- Whether a run that began under this name goes on, as far as runs are listed; after a rename, in the list of the new one.
+local function has_runs(id)
+  local lines, _, former = live_lines(id)
+  for _, line in ipairs(unfinished_of(lines or '')) do
+    if #former == 0 or string.match(line, '^%S+ ([^@!]+)') == id then return true end
+  end
+  return false
+end
+
+-- The highest revision of those that are remembered no more. New ones begin above it: a leader that did not hear of a
+-- removal, since the stream of changes was trimmed, takes no other definition for the one that it knows.
+local function forgotten_revision()
+  return natural(redis.call('HGET', keys.schedule_sets, '#forgotten')) or 0
+end
+
 -- Forget some of what was remembered for longer than a day: as many as one removal adds, so that they never pile up.
 local function purge(now, rounds)
   local sets, gone = keys.schedule_sets, keys.schedule_gone
-  local cursor = redis.call('HGET', sets, '#purge') or '0'
+  local cursor, forgotten = redis.call('HGET', sets, '#purge') or '0', forgotten_revision()
   for _ = 1, rounds do
     local page = redis.call('HSCAN', gone, cursor, 'COUNT', PURGE_COUNT)
     cursor = page[1]
     for i = 1, #page[2], 2 do
       local memory = recall(page[2][i + 1])
-      if not memory or memory.at < now - REMEMBERED_MS then
+      if (not memory or memory.at < now - REMEMBERED_MS) and not has_runs(page[2][i]) then
+        forgotten = math.max(forgotten, memory and memory.revision or 0)
         redis.call('HDEL', gone, page[2][i])
-        if #unfinished(page[2][i]) == 0 then
-          redis.call('HDEL', keys.schedule_live, page[2][i])
-        end
+        redis.call('HDEL', keys.schedule_live, page[2][i])
       end
     end
     if cursor == '0' then break end
   end
-  redis.call('HSET', sets, '#purge', cursor)
+  redis.call('HSET', sets, '#purge', cursor, '#forgotten', whole(forgotten))
 end
 
 -- Runs that began under another name end under it: leave word of what they belong to now (see live_lines in queue), also

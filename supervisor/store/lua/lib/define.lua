@@ -27,11 +27,11 @@ local function fault(i)
     return 'definition ' .. d.id
   end
   local followed = followed_by(d.json)
-  local followers = followed and redis.call('HGET', keys.schedule_after, followed) or ''
-  if select(2, string.gsub(followers, '[^\n]+', '')) >= FOLLOWERS_MAX
-    and not string.find('\n' .. followers .. '\n', '\n' .. d.id .. '\n', 1, true) then
-    return d.id .. ': 100 others follow ' .. followed
+  local others = 0
+  for name in string.gmatch(followed and redis.call('HGET', keys.schedule_after, followed) or '', '[^\n]+') do
+    others = others + (name ~= d.id and name ~= d.former and 1 or 0)
   end
+  if others >= FOLLOWERS_MAX then return d.id .. ': 100 others follow ' .. followed end
   if d.extra ~= '' then
     if not is_head(d.extra) or d.queue == '' then return 'extra run of ' .. d.id end
     check_types(d.queue, string.sub(d.extra, 1, 3))
@@ -73,7 +73,7 @@ local function add(d, set, now)
     inherit_floor(id, d.former)
   end
   redis.call('HSET', keys.schedule_mark, id, moment(seeded) or whole(mark))
-  return whole((memory and memory.revision or 0) + 1)
+  return whole((memory and memory.revision or forgotten_revision()) + 1)
 end
 
 -- Under `allow` no list of unfinished runs is kept: a policy that needs one begins with those that are still there.

@@ -1,0 +1,134 @@
+"""Ids that come again, names that change: nothing of a former life is taken for the present one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from supervisor.core.model import Kind, ScheduleDef, Template
+from supervisor.core.schedules.triggers import trigger_of
+from supervisor.store.schedules.definitions import Definitions
+from supervisor.store.wire.envelope import unpack
+from supervisor.testing.world import EPOCH_MS, S
+from tests.integration.roles.scheduler.planned import TEMPLATE, Planned, every, planned
+from tests.integration.roles.scheduler.test_plan_following import after
+
+HOUR = 3600
+DAY_MS = 86_400_000
+
+
+def delete(plan: Planned, *ids: str) -> None:
+    for start in range(0, len(ids), 250):
+        plan.run(Definitions(plan.keys).delete([(name, None) for name in ids[start : start + 250]]))
+
+
+def pass_a_day(plan: Planned) -> None:
+    """Let what is remembered of removed schedules be a day older, and be forgotten by later removals."""
+    raw = plan.server.store.raw
+    for name, memory in raw.hgetall(plan.keys.schedule_gone).items():
+        at, rest = memory.split(b" ", 1)
+        raw.hset(plan.keys.schedule_gone, name, b"%d %s" % (int(at) - DAY_MS - 1, rest))
+    for _ in range(4):
+        delete(plan, *[f"nobody-{n}" for n in range(100)])
+
+
+def replace(plan: Planned, *definitions: ScheduleDef) -> None:
+    """Deploy another configuration."""
+    plan.leader.stop()
+    plan.advance(1)
+    plan.leader.definitions = definitions
+    plan.leader.start()
+
+
+def test_a_leader_that_heard_of_no_removal_goes_by_the_new_definition() -> None:
+    """More are removed than the stream of changes holds; of an id that comes again it fired the job of before."""
+    new = Template(job="new.job", kind=Kind.SYNC)
+    with planned(every(HOUR, "static")) as plan:
+        names = [f"t{n}" for n in range(1100)]
+        for start in range(0, len(names), 250):
+            plan.upsert(*[every(60, name, overlap="allow") for name in names[start : start + 250]])
+        plan.until(70)
+        plan.leader.scheduler.pause(1 * S)
+        delete(plan, *names)
+        plan.world.executed()
+        plan.advance(20)
+        pass_a_day(plan)
+        plan.upsert(every(20, "t0", overlap="allow", template=new))
+        begun = plan.world.now_ns // S
+        plan.advance(50)
+        assert len([at for at in plan.fired("t0") if at > begun]) >= 2
+        stored = plan.server.store.raw.hgetall(plan.keys.queue("default").data)
+        jobs = {
+            unpack(stored[f"t0@{EPOCH_MS + round(at * 1000)}".encode()]).template.job for at in plan.fired("t0")[1:]
+        }
+    assert jobs == {"new.job"}
+
+
+@pytest.mark.parametrize("defined", ["by a configuration", "by a command"])
+def test_a_rename_that_moves_drawn_times_fires_nothing_of_the_past(defined: str) -> None:
+    """``H`` is drawn from the id: the new name's time of this day has passed, and the old one has run."""
+    fields: dict[str, Any] = {"cron": "H H * * *"}
+    is_static = defined == "by a configuration"
+
+    def at(name: str) -> float:
+        due = trigger_of(ScheduleDef(id=name, template=TEMPLATE, **fields)).next_ms(EPOCH_MS)
+        assert due is not None
+        return (due - EPOCH_MS) / 1000
+
+    drawn = {name: at(name) for name in (f"n{n}" for n in range(200))}
+    old = next(name for name, due in drawn.items() if 0.3 * HOUR < due < 0.9 * HOUR)
+    new = next(name for name, due in drawn.items() if 1.1 * HOUR < due < 1.6 * HOUR)
+    before = ScheduleDef(id=old, template=TEMPLATE, overlap="allow", **fields)
+    renamed = msgspec.structs.replace(before, id=new, renamed_from=old)
+    with planned(*([before] if is_static else [])) as plan:
+        if not is_static:
+            plan.upsert(before)
+        plan.until(2 * HOUR)
+        assert plan.fired(old) == [drawn[old]]
+        if is_static:
+            replace(plan, renamed)
+        else:
+            plan.upsert(renamed)
+        plan.advance(30)
+        assert plan.fired(new) == []
+        tomorrow = plan.server.store.raw.zscore(plan.keys.schedule_next, new)
+        assert tomorrow == EPOCH_MS + DAY_MS + 1000 * drawn[new]
+
+
+@pytest.mark.parametrize("renamed_from", ["f7", ""])
+def test_one_of_a_hundred_followers_is_renamed_or_exchanged_at_once(renamed_from: str) -> None:
+    """The new one was refused as the 101st, while the old one was removed all the same; ends of a minute were lost."""
+    followers = [after(name=f"f{n}") for n in range(100)]
+    with planned(every(10, overlap="allow"), *followers) as plan:
+        plan.until(15)
+        kept = [each for each in followers if each.id != "f7"]
+        replace(plan, every(10, overlap="allow"), *kept, after(name="g7", renamed_from=renamed_from))
+        plan.advance(4)
+        assert sorted(plan.server.store.raw.hkeys(plan.keys.schedule_def)) == sorted(
+            [b"s", b"g7", *(each.id.encode() for each in kept)]
+        )
+        plan.finish()
+        plan.finish(*[run for run in plan.fetch() if run.startswith("s@")])
+        plan.advance(2)
+        assert plan.fired("g7") == plan.fired("f8") != []
+
+
+def test_a_run_that_outlives_the_memory_of_its_former_name_ends_under_the_new_one() -> None:
+    """It went on for more than a day after the rename, and what waited for its end waited for ever."""
+    with planned() as plan:
+        hourly = every(HOUR, "a", overlap="buffer_one")
+        plan.upsert(hourly)
+        plan.until(HOUR + 100)
+        runs = plan.fetch()
+        plan.upsert(msgspec.structs.replace(hourly, id="b", renamed_from="a"))
+        plan.until(2 * HOUR + 100)
+        assert plan.decided("b") == [("BUFFERED", 2.0 * HOUR)]
+        pass_a_day(plan)
+        plan.end(*runs)
+        plan.advance(5)
+        assert plan.fired("b") == [2.0 * HOUR]
+        delete(plan, *[f"nobody-{n}" for n in range(100)])
+        assert plan.server.store.raw.hkeys(plan.keys.schedule_gone) == []
+        assert plan.server.store.raw.hexists(plan.keys.schedule_live, "a") == 0
