@@ -1,4 +1,8 @@
-"""Drivers of generators that yield effects: they are sent each answer, or are thrown the error.
+"""Effects: requests to the world, described and not yet done, and the drivers that do them.
+
+Operations, the election and the scheduler are generators. They yield an effect, and are sent its answer or are thrown
+the error; whoever drives them does the I/O. In production that is a blocking client, an event loop or a thread; tests
+drive the same code in a seeded world (supervisor.testing.world).
 
 Only errors that Tenure raises on purpose reach the generator, unless other ``errors`` are named; anything else is a
 wrong program and ends the caller.
@@ -7,12 +11,75 @@ wrong program and ends the caller.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
 
 from supervisor.core.errors import TenureError
 
 E = TypeVar("E")
 T = TypeVar("T")
+Argument = str | bytes | int | float
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One call of a script, ready to send by whoever has a connection."""
+
+    script: str
+    keys: tuple[str, ...]
+    args: tuple[Argument, ...]
+    parse: Callable[[Any], T]
+
+
+@dataclass(frozen=True, slots=True)
+class RunScript:
+    """Run one script and answer with its parsed reply.
+
+    ``meanwhile`` may be done once the question is sent, until the answer comes: work that asks nothing of the
+    world. Whoever asks must do without, and bear that it is done and no answer comes.
+    """
+
+    call: Call[Any]
+    timeout_ns: int
+    meanwhile: Callable[[], None] | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Listen:
+    """Wait for entries after ``last_id`` in the event stream; answer ``[(id, fields)]``, empty at ``until_ns``."""
+
+    last_id: str
+    until_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sleep:
+    """Wait until ``until_ns``, or until a notification of a change."""
+
+    until_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Watch:
+    """Wait until ``until_ns``, a notification of a change, or changes of schedules.
+
+    Answer ``[(id, fields)]`` of the changes after ``last_id``, none when it ended otherwise.
+    """
+
+    last_id: str
+    until_ns: int
+
+
+Step = RunScript | Listen | Sleep | Watch
+Steps = Generator[Step, Any, T]
+
+
+class Reporter(Protocol):
+    """Receiver of decisions: the log and the metrics in production, the history in a simulation."""
+
+    def __call__(self, event: str, **fields: Any) -> None:
+        """Report one decision."""
+        ...
 
 
 def drive(

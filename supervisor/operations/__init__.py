@@ -13,9 +13,9 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeAlias, TypeVar
 
+from supervisor.core.effects import Call
 from supervisor.core.errors import EXIT_USAGE, TenureError
 from supervisor.store.keys import Keys
-from supervisor.store.scripts import Call
 
 PAGES_MAX = 100_000
 T = TypeVar("T")

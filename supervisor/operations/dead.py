@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from supervisor.core.effects import Call
 from supervisor.core.errors import TenureError
 from supervisor.operations import InvalidRequestError, Operation, Tell, pages, slices, untold
 from supervisor.operations.queues import known
@@ -18,7 +19,6 @@ from supervisor.operations.runs import RunPermit, checked_runs, permitted
 from supervisor.store.keys import Keys
 from supervisor.store.queues.control import PAGE, QueueControl, RequeueCode, Requeued
 from supervisor.store.queues.reads import DeadRun, QueueReads, RunView
-from supervisor.store.scripts import Call
 from supervisor.telemetry.masking import mask_text
 
 REQUEUED, DROPPED = "requeued", "dropped"

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from supervisor.core.effects import Call
 from supervisor.core.errors import EXIT_USAGE, TenureError
 from supervisor.core.names import check_name
 from supervisor.operations import Operation, pages, slices
@@ -28,7 +29,6 @@ from supervisor.store.queues.fanout_counts import Tallies, Tally
 from supervisor.store.queues.reads import QueueReads, RunningRun, RunView
 from supervisor.store.queues.runs import HISTORY
 from supervisor.store.schedules.reads import Views
-from supervisor.store.scripts import Call
 from supervisor.store.wire.envelope import check_run_id
 from supervisor.store.wire.poll import HistoryEntry
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from supervisor.core.effects import Call
 from supervisor.core.errors import TenureError
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.manual_runs import MANUAL, extra_run, manual_run_id
@@ -35,7 +36,6 @@ from supervisor.store.schedules.control import (
 )
 from supervisor.store.schedules.definitions import Definitions
 from supervisor.store.schedules.definitions import DeleteCode as DeleteCode  # noqa: PLC0414 - of a deletion
-from supervisor.store.scripts import Call
 
 TRIES = 10
 C = TypeVar("C", bound=StrEnum)

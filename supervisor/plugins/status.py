@@ -22,6 +22,7 @@ import msgspec
 import structlog
 
 from supervisor.clock import Clock
+from supervisor.core.effects import Call
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.operations import slices
 from supervisor.plugins.contract import PluginUnusableError
@@ -31,7 +32,6 @@ from supervisor.store.keys import Keys
 from supervisor.store.plugins import PluginRecord, Plugins, PluginState, SuspendCode
 from supervisor.store.schedules.control import BATCH_MAX
 from supervisor.store.schedules.reads import Record, Views
-from supervisor.store.scripts import Call
 from supervisor.telemetry import events
 
 PAGES_MAX = 2000

@@ -36,15 +36,17 @@ from hashlib import sha1
 from importlib import resources
 from importlib.resources.abc import Traversable
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from supervisor.core.effects import Argument, Call
 from supervisor.store.key_table import PIECES
 
 if TYPE_CHECKING:
     from supervisor.store.keys import Keys
 
+__all__ = ["Argument", "Call", "CallBuilder", "Script", "script", "script_names"]
+
 T = TypeVar("T")
-Argument = str | bytes | int | float
 _Part = tuple[str, set[str]]  # Lua and its words
 NO_KEYS: Mapping[str, str] = MappingProxyType({})
 _SECTION = re.compile(r"--\s+(KEYS|ARGV|Includes|Deferred|Returns|Reads)\b\s*(.*)")
@@ -57,16 +59,6 @@ _BLOCK = re.compile(
 )
 _NEAR_MAX = 30  # variables of one function of a script; measured for `turn`: 20 and 40 cost 1 % more
 _WORD = re.compile(r"^[ \t]*--.*|(\w+)", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class Call(Generic[T]):
-    """One call of a script, ready to send by whoever has a connection."""
-
-    script: str
-    keys: tuple[str, ...]
-    args: tuple[Argument, ...]
-    parse: Callable[[Any], T]
 
 
 @dataclass(frozen=True, slots=True)

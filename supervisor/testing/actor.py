@@ -11,10 +11,9 @@ from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Protocol
 
+from supervisor.core.effects import Call, Listen, RunScript, Sleep, Step, Steps, Watch
 from supervisor.core.errors import StoreUnavailableError, TenureError
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.effects import Listen, RunScript, Sleep, Step, Steps, Watch
-from supervisor.store.scripts import Call
 from supervisor.testing.world import Fate, ReplicaClock, World
 
 REFUSED_NS = 1 * MILLISECOND_NS  # how fast a connection to a server that is down is refused

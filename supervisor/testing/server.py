@@ -17,13 +17,13 @@ from contextlib import contextmanager
 from importlib import import_module
 from typing import Any, TypeVar
 
+from supervisor.core.effects import Call
 from supervisor.core.model import ScheduleDef
 from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
 from supervisor.store.schedules.definitions import DefineCode
 from supervisor.store.schedules.fire import LogEntry
 from supervisor.store.schedules.reads import Views
-from supervisor.store.scripts import Call
 from supervisor.testing.scripting import QuickStore
 
 T = TypeVar("T")

@@ -10,12 +10,12 @@ import pytest
 import uvloop
 
 from supervisor.clock import SystemClock
+from supervisor.core.effects import Call
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.client.sync_client import AsyncStore, Store
 from supervisor.store.election.leases import LeaseCode, Leases
 from supervisor.store.keys import Keys
-from supervisor.store.scripts import Call
 
 T = TypeVar("T")
 KEYS = Keys("faults")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from supervisor.core.effects import RunScript, Steps
 from supervisor.core.election.lease import Term
 from supervisor.core.errors import StoreUnavailableError, TenureError
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.effects import RunScript, Steps
 from supervisor.store.election.leases import LeaseView
 from tests.kit.builders import StoreCalls
 

@@ -7,13 +7,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from supervisor.core.effects import Call
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.core.schedules.triggers import trigger_of
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.store.election.leases import Leases
 from supervisor.store.schedules.control import Control
 from supervisor.store.schedules.definitions import Change, Definitions
-from supervisor.store.scripts import Call
 from supervisor.testing.replica import Replica
 from supervisor.testing.world import S, World
 from tests.simulation.faults import CONTROL_KINDS, LOSS_KINDS, REPLICA_KINDS, SERVER_KINDS, Profile

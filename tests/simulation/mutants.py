@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 from unittest.mock import patch
 
+from supervisor.core.effects import RunScript, Sleep
 from supervisor.core.election import lease
 from supervisor.core.errors import StoreUnavailableError
 from supervisor.core.schedules.catchup import owed
@@ -17,7 +18,6 @@ from supervisor.roles.agent.election import elector
 from supervisor.roles.agent.election.elector import Elector
 from supervisor.roles.agent.election.held_term import Resignation
 from supervisor.roles.agent.election.memory import ElectionMemory
-from supervisor.roles.effects import RunScript, Sleep
 from supervisor.roles.scheduler import fire_items
 from supervisor.roles.scheduler.fenced_client import ASK_TIMEOUT_NS, FencedClient
 from supervisor.roles.scheduler.scheduler import Scheduler

@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
+from supervisor.core.effects import RunScript, Sleep, Steps
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.effects import RunScript, Sleep, Steps
 from supervisor.store.election.leases import Leases
 from supervisor.store.keys import Keys
 from supervisor.testing.actor import Actor

@@ -8,8 +8,9 @@ from unittest.mock import patch
 import pytest
 from redis.exceptions import ResponseError
 
+from supervisor.core.effects import Call
 from supervisor.store.client.connection_options import fenced, translate
-from supervisor.store.scripts import Call, script
+from supervisor.store.scripts import script
 from supervisor.testing import server
 from supervisor.testing.scripting import QuickStore
 from tests.simulation.scenario import run

@@ -16,6 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 from supervisor.clock import Clock
+from supervisor.core.effects import Call
 from supervisor.core.errors import TenureError
 from supervisor.core.jobs import registry as core_registry
 from supervisor.core.jobs.registry import Registry, job
@@ -35,7 +36,6 @@ from supervisor.settings.sections.models import PoolSettings, Settings, WorkerKi
 from supervisor.store.keys import Keys
 from supervisor.store.queues.runs import Queues
 from supervisor.store.queues.sessions import Sessions
-from supervisor.store.scripts import Call
 from supervisor.testing.scripting import QuickStore
 from tests.simulation.turns_lane import Fault, Lane
 from tests.simulation.turns_loop import Program, Timeline

@@ -6,8 +6,8 @@ import asyncio
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from supervisor.core.effects import Call
 from supervisor.core.errors import StoreUnavailableError
-from supervisor.store.scripts import Call
 from tests.simulation.turns_loop import Program
 
 if TYPE_CHECKING:

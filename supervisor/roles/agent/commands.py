@@ -19,6 +19,7 @@ from typing import Any
 
 import msgspec
 
+from supervisor.core.effects import Call, Reporter
 from supervisor.core.json_values import read_json
 from supervisor.core.signing import FRESH_MS, Signer
 from supervisor.core.supervision.child_requests import RequestAnswer as ParentAnswer
@@ -26,9 +27,7 @@ from supervisor.core.supervision.health import role_of
 from supervisor.core.supervision.scoreboard import EVERY_SLOT, Row, SlotState, Verb
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.roles.child import ChildContext, resident_kib
-from supervisor.roles.effects import Reporter
 from supervisor.store.election.commands import Answer, Command, Commands, Word, WorkerReport
-from supervisor.store.scripts import Call
 
 OBEYED_MAX = 10_000
 PERIOD_NS = 1000 * MILLISECOND_NS

@@ -15,13 +15,12 @@ from dataclasses import InitVar, dataclass
 from typing import Any
 
 from supervisor.clock import Clock
+from supervisor.core.effects import Call, Reporter
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Template
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.effects import Reporter
 from supervisor.store.queues.bridges import INGEST_MAX, Bridges
-from supervisor.store.scripts import Call
 from supervisor.telemetry import metrics
 
 RUN_JOB, REFUSED_JOB = "cloudforet.stp", "cloudforet.refused"

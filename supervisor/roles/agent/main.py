@@ -17,6 +17,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+from supervisor.core.effects import Call
 from supervisor.core.errors import EXIT_FAILED, EXIT_OK
 from supervisor.core.jobs.registry import registry
 from supervisor.core.model import ScheduleDef
@@ -42,7 +43,6 @@ from supervisor.store.keys import Keys
 from supervisor.store.queues.bridges import Bridges
 from supervisor.store.queues.runs import Queues
 from supervisor.store.queues.sessions import Sessions
-from supervisor.store.scripts import Call
 from supervisor.version import __version__
 
 BEAT_NS = 400 * MILLISECOND_NS

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from supervisor.clock import Clock
+from supervisor.core.effects import Call, Reporter
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.units import MILLISECOND_NS, NEVER_NS
@@ -29,11 +30,9 @@ from supervisor.roles.agent.sessions.tasks import (
     Run,
     SessionBeats,
 )
-from supervisor.roles.effects import Reporter
 from supervisor.settings.sections.queues import QueueSettings
 from supervisor.store.queues.runs import Queues
 from supervisor.store.queues.sessions import Sessions
-from supervisor.store.scripts import Call
 from supervisor.telemetry.metrics import REDIS_ERRORS
 
 RETRY_NS = 300 * MILLISECOND_NS

@@ -18,13 +18,13 @@ from random import Random
 from typing import Any
 
 from supervisor.clock import Clock
+from supervisor.core.effects import Listen, RunScript, Sleep, Step, Steps
 from supervisor.core.election.lease import NO_TERM, Term, retry_delay_ns
 from supervisor.core.errors import TenureError
 from supervisor.core.supervision.scoreboard import Board, board_words
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.roles.agent.election.context import UNANSWERED, ElectionContext, ElectionTiming
 from supervisor.roles.agent.election.elector import Elector
-from supervisor.roles.effects import Listen, RunScript, Sleep, Step, Steps
 from supervisor.roles.leadership.callbacks import LeaderSeen
 from supervisor.store.election.leases import CandidateInfo, LeaseCode, Leases, LeaseView
 from supervisor.store.keys import LeaseKeys

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from supervisor.clock import Clock
+from supervisor.core.effects import Call, Reporter, Steps
 from supervisor.core.election.lease import Term
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError, TenureError
 from supervisor.core.model import ScheduleDef, Template, scheduled_run_id
@@ -26,13 +27,11 @@ from supervisor.core.schedules.backfill import Chunk, next_chunk
 from supervisor.core.schedules.manual_runs import BACKFILL, extra_run, forced_run_id
 from supervisor.core.schedules.triggers import trigger_of
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
-from supervisor.roles.effects import Reporter, Steps
 from supervisor.roles.scheduler.fenced_client import ask_once
 from supervisor.store.keys import Keys
 from supervisor.store.schedules import backfills as calls
 from supervisor.store.schedules.backfills import STEP_MAX, Backfill, BackfillState, StepCode, Stepped, known_of
 from supervisor.store.schedules.reads import Inspection, Views
-from supervisor.store.scripts import Call
 
 LOOK_NS = 5000 * MILLISECOND_NS
 """How often it looks for requests unasked: the message about one may be lost."""

@@ -30,12 +30,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from supervisor.clock import Clock
+from supervisor.core.effects import Call, Reporter, Steps
 from supervisor.core.election.lease import Term
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.anchor import ANCHORS, settled
 from supervisor.core.units import MILLISECOND_NS, NEVER_NS
-from supervisor.roles.effects import Reporter, Steps
 from supervisor.roles.scheduler.fenced_client import ask_once
 from supervisor.settings.schedules.complete import schedules_digest
 from supervisor.store.keys import Keys
@@ -51,7 +51,6 @@ from supervisor.store.schedules.definitions import (
     with_followers,
 )
 from supervisor.store.schedules.reads import Record, RecordPage, Views, change_of
-from supervisor.store.scripts import Call
 from supervisor.store.wire.definition import pack_definition, unpack_definition
 
 TOLD_MAX = 20

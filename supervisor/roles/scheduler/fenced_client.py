@@ -9,12 +9,11 @@ from random import Random
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from supervisor.clock import Clock
+from supervisor.core.effects import Call, Reporter, RunScript, Sleep, Steps
 from supervisor.core.election.lease import Term, retry_delay_ns
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError, TenureError
 from supervisor.core.supervision.scoreboard import Board
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.effects import Reporter, RunScript, Sleep, Steps
-from supervisor.store.scripts import Call
 
 ASK_TIMEOUT_NS = 1000 * MILLISECOND_NS  # below the limit after which the parent calls it hung
 

@@ -16,16 +16,15 @@ from collections.abc import Callable, Sequence
 from itertools import groupby, islice
 from typing import NamedTuple
 
+from supervisor.core.effects import Call, Steps
 from supervisor.core.election.lease import Term
 from supervisor.core.errors import TenureError
 from supervisor.core.model import FIRE_BATCH_MAX
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.effects import Steps
 from supervisor.roles.scheduler.fenced_client import FencedClient, ask_split
 from supervisor.roles.scheduler.fire_items import DecisionTime, DueSchedule, advanced, items
 from supervisor.roles.scheduler.prefetcher import Prefetcher
 from supervisor.store.schedules.fire import Schedules
-from supervisor.store.scripts import Call
 from supervisor.store.wire.fire import NOTHING, FireCode, FireItem, FireReply, FireResult
 
 HOLD_NS = 500 * MILLISECOND_NS

@@ -19,7 +19,7 @@ import structlog
 
 from supervisor.clock import Clock, SystemClock
 from supervisor.core.cron import zones
-from supervisor.core.effects import drive
+from supervisor.core.effects import RunScript, Step, Watch, drive
 from supervisor.core.errors import EXIT_OK
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.checks import FireRefusal
@@ -27,7 +27,6 @@ from supervisor.core.supervision.scoreboard import ChildState, Phase
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.reload.config_memfd import HandoverError
 from supervisor.roles.child import ChildContext, ConfigFollower, Wakeup
-from supervisor.roles.effects import RunScript, Step, Watch
 from supervisor.roles.scheduler.backfill import Backfills
 from supervisor.roles.scheduler.firing import Decided
 from supervisor.roles.scheduler.scheduler import Scheduler

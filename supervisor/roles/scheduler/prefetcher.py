@@ -16,11 +16,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from supervisor.core.effects import Call, Steps
 from supervisor.core.election.lease import Term
 from supervisor.core.errors import StoreRefusedError, TenureError
 from supervisor.core.model import FIRE_BATCH_MAX
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.effects import Steps
 from supervisor.roles.scheduler.fenced_client import REFUSED_MS, FencedClient, PutOff, ask_split
 from supervisor.roles.scheduler.fire_items import DecisionTime, DueSchedule, Evaluation, evaluate, unusable
 from supervisor.roles.scheduler.reports import CappedReports
@@ -28,7 +28,6 @@ from supervisor.roles.scheduler.schedule_cache import Catalogue
 from supervisor.roles.scheduler.watermarks import Watermarks
 from supervisor.roles.scheduler.window import NEVER_MS, PAGE, DueCursor, DueHeap, DueQuestion, Window
 from supervisor.store.schedules.fire import Schedules
-from supervisor.store.scripts import Call
 from supervisor.store.wire.fire import DueReply, FireItem, PlanCode, PlanItem, Seen
 
 DYNAMIC = "dynamic"

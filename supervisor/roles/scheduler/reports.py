@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 
+from supervisor.core.effects import Reporter, Steps
 from supervisor.core.election.lease import Term
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.effects import Reporter, Steps
 from supervisor.roles.scheduler.fenced_client import FencedClient
 from supervisor.roles.scheduler.fire_items import DueSchedule
 from supervisor.store.schedules.fire import Schedules

@@ -11,7 +11,7 @@ Guarantees
 Does not guarantee
     Punctuality while Redis is away: runs due then are due at its return, by catch-up.
 
-A generator of steps (supervisor.roles.effects). It runs no user code. The plan lies in Redis; this is
+A generator of steps (supervisor.core.effects). It runs no user code. The plan lies in Redis; this is
 a window on it (docs/adr/0016-the-plan-lies-in-redis.md).
 """
 
@@ -21,12 +21,12 @@ from collections.abc import Callable, Mapping, Sequence
 from random import Random
 
 from supervisor.clock import Clock
+from supervisor.core.effects import Reporter, Sleep, Steps, Watch
 from supervisor.core.election.lease import Term
 from supervisor.core.errors import FencedError, StoreRefusedError
 from supervisor.core.model import ScheduleDef
 from supervisor.core.supervision.scoreboard import Board
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.effects import Reporter, Sleep, Steps, Watch
 from supervisor.roles.scheduler.backfill import Backfills
 from supervisor.roles.scheduler.config_sync import ConfigSync
 from supervisor.roles.scheduler.fenced_client import FencedClient, TermOverError, same

@@ -22,12 +22,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import islice
 
+from supervisor.core.effects import Steps
 from supervisor.core.election.lease import Term
 from supervisor.core.errors import StoreRefusedError, TenureError
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.catchup import MISSED_MAX
 from supervisor.core.schedules.triggers import trigger_of
-from supervisor.roles.effects import Steps
 from supervisor.roles.scheduler.fenced_client import FencedClient
 from supervisor.roles.scheduler.fire_items import DecisionTime
 from supervisor.roles.scheduler.schedule_cache import Catalogue

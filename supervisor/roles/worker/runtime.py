@@ -12,6 +12,7 @@ from typing import Any
 import structlog
 
 from supervisor.clock import Clock
+from supervisor.core.effects import Call
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Kind, Release
 from supervisor.core.supervision.scoreboard import Verb
@@ -28,7 +29,6 @@ from supervisor.store.keys import Keys
 from supervisor.store.producer.producer import Producer
 from supervisor.store.queues.runs import Ack, FetchedRun, Queues, TurnReply, only
 from supervisor.store.queues.sessions import Sessions
-from supervisor.store.scripts import Call
 from supervisor.telemetry import metrics
 from supervisor.version import __version__
 

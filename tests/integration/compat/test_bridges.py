@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from supervisor.compat.cloudforet import jobs
+from supervisor.core.effects import Call
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.jobs.registry import registry
 from supervisor.core.model import PAYLOAD_BYTES_MAX, Kind
 from supervisor.store.queues.bridges import Bridges, Ingested
-from supervisor.store.scripts import Call
 from supervisor.store.wire.envelope import unpack
 from tests.kit.builders import StoreCalls, envelope
 

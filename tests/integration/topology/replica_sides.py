@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from supervisor.core.effects import Call
 from supervisor.core.election.lease import Term
 from supervisor.core.errors import StoreUnavailableError
 from supervisor.core.model import Envelope, Kind, Template
@@ -14,7 +15,6 @@ from supervisor.store.client.sync_client import Store
 from supervisor.store.election.leases import CandidateInfo, Leases, LeaseView
 from supervisor.store.keys import Keys
 from supervisor.store.queues.runs import Queues
-from supervisor.store.scripts import Call
 from tests.kit.clients import Clients
 from tests.kit.clock import ShiftedClock
 from tests.kit.waiting import wait_until

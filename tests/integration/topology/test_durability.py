@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import redis
 
+from supervisor.core.effects import Call
 from supervisor.core.election.lease import Term
 from supervisor.core.errors import NotReplicatedError, StoreRefusedError, StoreUnavailableError
 from supervisor.core.model import Envelope, Kind, Template
@@ -21,7 +22,6 @@ from supervisor.store.client.sync_client import Store
 from supervisor.store.election.leases import CandidateInfo, LeaseCode, Leases
 from supervisor.store.keys import Keys
 from supervisor.store.queues.runs import Enqueued, Queues
-from supervisor.store.scripts import Call
 from tests.kit.clients import Clients
 from tests.kit.topologies import LOOPBACK, Node
 from tests.kit.waiting import wait_until

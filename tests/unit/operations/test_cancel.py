@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.effects import drive
+from supervisor.core.effects import Call, drive
 from supervisor.core.errors import ArgumentsError
 from supervisor.operations.runs import InvalidRunError, UnknownRunError, cancel, checked_runs
 from supervisor.store.keys import Keys
 from supervisor.store.queues.control import PAGE, CancelCode, Cancelled
-from supervisor.store.scripts import Call
 
 KEYS = Keys("c1")
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.effects import drive
+from supervisor.core.effects import Call, drive
 from supervisor.core.errors import ArgumentsError
 from supervisor.core.model import ScheduleDef
 from supervisor.operations import InvalidRequestError, Operation
@@ -15,7 +15,6 @@ from supervisor.operations.schedules import UnknownScheduleError
 from supervisor.store.keys import Keys
 from supervisor.store.schedules.control import BATCH_MAX, REASON_MAX, PauseCode, Paused, ResumeCode, Resumed
 from supervisor.store.schedules.reads import Inspection, Record
-from supervisor.store.scripts import Call
 from supervisor.store.wire.definition import pack_definition
 from tests.kit.builders import schedule
 

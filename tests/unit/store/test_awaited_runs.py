@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from supervisor.core.effects import Call
 from supervisor.core.errors import RunTimeoutError, StoreUnavailableError, TenureError
 from supervisor.core.units import SECOND_NS
 from supervisor.store.keys import Keys
@@ -15,7 +16,6 @@ from supervisor.store.producer.run_asking import RunQueries, WaitForEnd
 from supervisor.store.producer.waiting import AwaitedRuns, RunWaits
 from supervisor.store.queues.ends import AWAIT_MAX
 from supervisor.store.queues.reads import RunView
-from supervisor.store.scripts import Call
 from tests.kit.clock import FakeClock
 
 KEYS = Keys("t")

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from supervisor.core.effects import Call
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.store.keys import Keys
 from supervisor.store.producer.batching import EnqueueBatcher, PackedRun
 from supervisor.store.queues.runs import ENQUEUE_MAX, Enqueued, Queues
-from supervisor.store.scripts import Call
 
 
 class ScriptedServer:

@@ -19,13 +19,13 @@ from dataclasses import replace
 
 from msgspec import structs
 
+from supervisor.core.effects import RunScript, Steps
 from supervisor.core.election.clock_skew import SKEW_MS_MAX
 from supervisor.core.election.lease import PREFER_NS, Rank, State, is_named, stagger_ns
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.agent.election.context import UNANSWERED, ElectionContext
 from supervisor.roles.agent.election.memory import ElectionMemory
-from supervisor.roles.effects import RunScript, Steps
 from supervisor.store.election.leases import FRESH_LEASES, CandidateInfo
 
 PERIOD_NS = 60_000 * MILLISECOND_NS  # of the leader, whose count is what alarms look at

@@ -8,12 +8,12 @@ from random import Random
 from typing import TYPE_CHECKING, Protocol
 
 from supervisor.clock import Clock
+from supervisor.core.effects import Reporter
 from supervisor.core.election.lease import DataLoss
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.signing import Signer
 from supervisor.core.supervision.scoreboard import Board
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
-from supervisor.roles.effects import Reporter
 from supervisor.store.election.leases import CandidateInfo, Leases
 
 if TYPE_CHECKING:  # programs that contend load no pydantic

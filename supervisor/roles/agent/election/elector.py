@@ -12,11 +12,12 @@ Does not guarantee
     That nothing is sent after trust ended: a paused scheduler may still send. The fire
     script refuses it.
 
-A generator of steps (supervisor.roles.effects): no thread, socket or clock of its own.
+A generator of steps (supervisor.core.effects): no thread, socket or clock of its own.
 """
 
 from __future__ import annotations
 
+from supervisor.core.effects import RunScript, Sleep, Steps
 from supervisor.core.election.lease import ElectorEvent, State, Term, granted, is_named
 from supervisor.core.signing import without_mark
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
@@ -25,7 +26,6 @@ from supervisor.roles.agent.election.context import UNANSWERED, ElectionContext
 from supervisor.roles.agent.election.follower import ElectionFollower, Won
 from supervisor.roles.agent.election.held_term import HeldTerm, Resignation
 from supervisor.roles.agent.election.memory import ElectionMemory
-from supervisor.roles.effects import RunScript, Sleep, Steps
 from supervisor.store.election.leases import LeaseCode, LeaseView
 from supervisor.store.wire.codec import cut
 

@@ -18,13 +18,12 @@ from random import Random
 from threading import Event, Thread
 from typing import Any
 
-from supervisor.core.effects import drive
+from supervisor.core.effects import Listen, RunScript, Step, Steps, drive
 from supervisor.core.election.lease import State
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.agent.election.context import ElectionContext
 from supervisor.roles.agent.election.elector import Elector
 from supervisor.roles.agent.election.presence import PresenceThread
-from supervisor.roles.effects import Listen, RunScript, Step, Steps
 from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import LeaseKeys
 

@@ -18,15 +18,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from supervisor.core.effects import Call, Listen, RunScript, Sleep, Steps
 from supervisor.core.election.lease import ElectorEvent, Observation, State, Term, is_named
 from supervisor.core.election.presence import CONFIRM_NS, PresenceWatch, Sighting
 from supervisor.core.errors import StoreRefusedError
 from supervisor.roles.agent.election.candidates import CandidateList
 from supervisor.roles.agent.election.context import UNANSWERED, ElectionContext
 from supervisor.roles.agent.election.memory import ElectionMemory
-from supervisor.roles.effects import Listen, RunScript, Sleep, Steps
 from supervisor.store.election.leases import LeaseCode, LeaseView, Mode
-from supervisor.store.scripts import Call
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,14 +16,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from supervisor.core.effects import Call, RunScript, Sleep, Steps
 from supervisor.core.election.lease import NO_TERM, ElectorEvent, Loss, State, Term
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.roles.agent.election.context import UNANSWERED, ElectionContext
 from supervisor.roles.agent.election.follower import ElectionFollower
 from supervisor.roles.agent.election.memory import ElectionMemory
-from supervisor.roles.effects import RunScript, Sleep, Steps
 from supervisor.store.election.leases import LeaseCode, LeaseView
-from supervisor.store.scripts import Call
 
 SCHEDULER_EXIT_NS = 50 * MILLISECOND_NS  # how long a release waits for the scheduler's last batch when the tree stops
 SCHEDULER_IDLE_NS = 20 * MILLISECOND_NS  # and when it goes on without the term

@@ -16,15 +16,14 @@ from collections.abc import Callable, Collection
 from dataclasses import InitVar, dataclass
 from typing import Any
 
+from supervisor.core.effects import Call, Reporter
 from supervisor.core.supervision.inflight import execution_hash
 from supervisor.core.supervision.scoreboard import Row, UnwantedReason, Verb
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.agent.sessions.local_workers import LocalWorkers
 from supervisor.roles.child import ChildContext
-from supervisor.roles.effects import Reporter
 from supervisor.settings.sections.models import WorkerKind
 from supervisor.store.queues.runs import HISTORY, Queues, UnwantedRun
-from supervisor.store.scripts import Call
 
 PERIOD_NS = SECOND_NS  # asked only while something is executed here
 BETWEEN_NS = 250_000_000  # a worker has one place for such a request, and looks at it every 200 ms

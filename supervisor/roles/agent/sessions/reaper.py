@@ -18,14 +18,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from supervisor.core.effects import Call, Reporter
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.model import Release
 from supervisor.core.supervision.crash_blame import Death, HeldRun, assign
 from supervisor.core.supervision.inflight import Inflight
-from supervisor.roles.effects import Reporter
 from supervisor.store.queues.runs import RELEASE_MAX, Queues
 from supervisor.store.queues.sessions import Sessions
-from supervisor.store.scripts import Call
 
 ORPHAN = "no session held it"
 _HOW = {Death.NODE_LOST: "its replica vanished", Death.STOPPED: "stopped"}

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from supervisor.clock import Clock
+from supervisor.core.effects import Call, Reporter
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.supervision.crash_blame import Death
 from supervisor.core.units import MILLISECOND_NS, NEVER_NS
 from supervisor.roles.agent.sessions.local_workers import LocalWorkers
 from supervisor.roles.agent.sessions.reaper import Reaper
-from supervisor.roles.effects import Reporter
 from supervisor.store.queues.sessions import Sessions
-from supervisor.store.scripts import Call
 
 Run = Callable[[Call[Any]], Any]
 """Sends one call and returns its reply."""

@@ -24,6 +24,7 @@ import aiohttp
 import msgspec
 import structlog
 
+from supervisor.core.effects import Call
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.events import LEVELS, Event
 from supervisor.core.json_values import json_reader
@@ -34,7 +35,6 @@ from supervisor.roles.web.events.handlers import EventPages
 from supervisor.store.client.sync_client import AsyncStore
 from supervisor.store.event_log import BATCH_MAX, EventLog
 from supervisor.store.keys import Keys
-from supervisor.store.scripts import Call
 from supervisor.telemetry.metrics import EVENTS_DROPPED, EVENTS_SENT
 from supervisor.version import __version__
 

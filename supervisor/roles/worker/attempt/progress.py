@@ -20,12 +20,12 @@ from typing import Any, Protocol
 import structlog
 
 from supervisor.clock import Clock
+from supervisor.core.effects import Call
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.model import Kind
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.context import Context
 from supervisor.store.queues.progress import Progresses, ProgressItem
-from supervisor.store.scripts import Call
 from supervisor.telemetry import events
 
 EVERY_NS = SECOND_NS

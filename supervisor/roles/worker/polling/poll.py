@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 
 from supervisor.clock import Clock
+from supervisor.core.effects import Call
 from supervisor.core.errors import EXIT_RESTART, TenureError
 from supervisor.core.model import Kind
 from supervisor.core.supervision.scoreboard import SlotState
@@ -24,7 +25,6 @@ from supervisor.core.units import SECOND_NS
 from supervisor.roles.child import ChildContext
 from supervisor.store.queues.runs import CHILDREN_BYTES_MAX, CHILDREN_MAX, Ack, Queues, TurnReply
 from supervisor.store.queues.sessions import check_session
-from supervisor.store.scripts import Call
 
 ACKS_MAX = 200
 WANT_MAX = 200

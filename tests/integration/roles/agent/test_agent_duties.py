@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from supervisor.core.effects import Call
 from supervisor.core.errors import StoreUnavailableError
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Envelope, Kind, Template
@@ -17,7 +18,6 @@ from supervisor.roles.agent.sessions.local_workers import LocalWorkers
 from supervisor.roles.agent.sessions.reaper import Reaper
 from supervisor.store.queues.runs import Queues
 from supervisor.store.queues.sessions import Sessions
-from supervisor.store.scripts import Call
 from tests.kit.clock import FakeClock
 from tests.kit.servers import LONG_ON_FAKEREDIS, Server
 

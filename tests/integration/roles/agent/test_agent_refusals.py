@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from supervisor.core.effects import Call
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Envelope, Kind, Template
 from supervisor.core.supervision.inflight import RunState, execution_hash
@@ -21,7 +22,6 @@ from supervisor.store.keys import Keys
 from supervisor.store.queues.control import QueueControl
 from supervisor.store.queues.runs import Queues
 from supervisor.store.queues.sessions import Sessions
-from supervisor.store.scripts import Call
 from tests.integration.roles.agent.test_agent_duties import BEAT_MS, LEASE_MS, TICK_MS
 from tests.kit.clock import FakeClock
 from tests.kit.every_key import every_key

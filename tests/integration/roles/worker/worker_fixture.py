@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from supervisor.clock import SystemClock
+from supervisor.core.effects import Call
 from supervisor.core.errors import StoreUnavailableError
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Envelope, Kind, Release
@@ -21,7 +22,6 @@ from supervisor.settings.sections.models import PoolSettings, RedisSettings, Set
 from supervisor.store.producer.producer import Producer
 from supervisor.store.queues.runs import Queues
 from supervisor.store.queues.sessions import Sessions
-from supervisor.store.scripts import Call
 from tests.kit.servers import Server
 from tests.kit.waiting import WAIT_S_MAX
 

@@ -6,13 +6,14 @@ from collections.abc import Callable
 
 import pytest
 
+from supervisor.core.effects import Call
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.model import Kind, Outcome, Release
 from supervisor.store.election.commands import Answer, Command, Commands, Word
 from supervisor.store.election.leases import LeaseCode
 from supervisor.store.queues.control import QueueControl
 from supervisor.store.queues.runs import Ack
-from supervisor.store.scripts import Call, script, script_names
+from supervisor.store.scripts import script, script_names
 from tests.kit.builders import StoreCalls, envelope, schedule
 
 S = "r.1/w-0/1"

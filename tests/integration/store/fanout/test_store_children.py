@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from supervisor.core.effects import Call
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.model import Envelope, Kind, Outcome, Release, Template
 from supervisor.store.queues.runs import CHILDREN_MAX, Ack, Child
-from supervisor.store.scripts import Call
 from supervisor.store.wire.envelope import pack
 from tests.kit.builders import StoreCalls, envelope
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from supervisor.core.effects import Call
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.model import Kind, Outcome, Release
 from supervisor.store.queues.control import Moved, Placed, Purged
 from supervisor.store.queues.reads import PARTS
-from supervisor.store.scripts import Call
 from tests.integration.store.queues.control_calls import READY, cancel, control, outcomes, stat
 from tests.kit.builders import StoreCalls, envelope, schedule
 

@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.effects import drive
+from supervisor.core.effects import Call, drive
 from supervisor.core.model import Kind, Outcome, Release
 from supervisor.operations.queues import verify
 from supervisor.store.queues import fsck
 from supervisor.store.queues.fsck import FsckFinding
-from supervisor.store.scripts import Call
 from tests.integration.store.queues.control_calls import READY, cancel
 from tests.kit.builders import StoreCalls, envelope, schedule
 from tests.kit.servers import LONG_ON_FAKEREDIS

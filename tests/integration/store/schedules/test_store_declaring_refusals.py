@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from supervisor.core.effects import Call
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.model import After, Kind, ScheduleDef, Template
 from supervisor.roles.scheduler.config_sync import REFUSED_NS, ConfigSync
 from supervisor.store.schedules.definitions import BATCH_MAX, Definitions
-from supervisor.store.scripts import Call
 from tests.integration.store.schedules.declaration import Declaration
 from tests.kit.builders import StoreCalls, schedule
 from tests.kit.stepper import term_of

@@ -7,12 +7,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from supervisor.core.effects import RunScript, Step
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.supervision.scoreboard import Board, board_words
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.agent.election.context import ElectionContext, ElectionTiming
 from supervisor.roles.agent.election.elector import Elector
-from supervisor.roles.effects import RunScript, Step
 from supervisor.settings.sections.models import ElectionSettings
 from supervisor.store.election.leases import CandidateInfo, LeaseCode, Leases, LeaseView
 from supervisor.store.keys import Keys

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from supervisor.core.effects import Listen, Sleep
 from supervisor.core.election.lease import SLACK_NS, State
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.effects import Listen, Sleep
 from supervisor.store.election.leases import CandidateInfo, LeaseCode
 from tests.unit.roles.agent.elector_stepper import NONCES, S, Scripted, view
 

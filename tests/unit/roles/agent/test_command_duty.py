@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from supervisor.core.effects import Call
 from supervisor.core.signing import FRESH_MS, Signer
 from supervisor.core.supervision.child_requests import RequestAnswer as ParentAnswer
 from supervisor.core.supervision.scoreboard import EVERY_SLOT, Board, SlotState, Verb, board_words
@@ -15,7 +16,6 @@ from supervisor.core.units import SECOND_NS
 from supervisor.roles.agent.commands import PARENT_NS, PENDING_PERIOD_NS, PERIOD_NS, RELOAD_NS, CommandDuty
 from supervisor.store.election.commands import Answer, Command, Commands, Word
 from supervisor.store.keys import Keys
-from supervisor.store.scripts import Call
 from tests.kit.clock import START_MS, FakeClock
 
 KEY = "k" * 32

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from supervisor.core.effects import RunScript, Sleep
 from supervisor.core.election.lease import NO_TERM, State, Term
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.effects import RunScript, Sleep
 from supervisor.store.election.leases import LeaseCode
 from tests.unit.roles.agent.elector_stepper import NONCES, S, Scripted, view
 

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from supervisor.core.effects import Call, Listen, RunScript
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.agent.election.elector_thread import ElectorThread
-from supervisor.roles.effects import Listen, RunScript
 from supervisor.store.keys import Keys
-from supervisor.store.scripts import Call
 from tests.unit.roles.agent.elector_stepper import Scripted
 
 KEYS = Keys("test")

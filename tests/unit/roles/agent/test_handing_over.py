@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from supervisor.core.effects import Listen, RunScript, Sleep, Step
 from supervisor.core.election.lease import PREFER_NS
 from supervisor.core.signing import FRESH_MS, Signer
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.effects import Listen, RunScript, Sleep, Step
 from supervisor.store.election.leases import CandidateInfo, LeaseCode
 from tests.unit.roles.agent.elector_stepper import S, Scripted, view
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from supervisor.clock import SystemClock
 from supervisor.compat.cloudforet import jobs
+from supervisor.core.effects import Call
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.jobs.registry import registry
 from supervisor.roles.agent.ingest import CALLS_MAX, REFUSED_PERIOD_NS, Ingest
 from supervisor.store.keys import Keys
 from supervisor.store.queues.bridges import INGEST_MAX, Bridges, Ingested
-from supervisor.store.scripts import Call
 from supervisor.telemetry.metrics import CLOUDFORET_INGESTED
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from supervisor.core.effects import Listen, RunScript, Sleep
 from supervisor.core.election.lease import State
 from supervisor.core.election.presence import CONFIRM_NS
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.effects import Listen, RunScript, Sleep
 from supervisor.store.election.leases import LeaseCode
 from tests.unit.roles.agent.elector_stepper import NONCES, S, Scripted, view
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from supervisor.core.effects import Listen, Sleep
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.effects import Listen, Sleep
 from supervisor.store.election.leases import CandidateInfo, LeaseCode
 from tests.unit.roles.agent.elector_stepper import S, Scripted, view
 

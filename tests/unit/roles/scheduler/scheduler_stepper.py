@@ -5,11 +5,11 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
+from supervisor.core.effects import RunScript, Sleep, Step, Watch
 from supervisor.core.election.lease import Term
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.core.supervision.scoreboard import Board, board_words
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.effects import RunScript, Sleep, Step, Watch
 from supervisor.roles.scheduler.scheduler import Scheduler
 from supervisor.store.keys import Keys
 from supervisor.store.schedules.fire import Schedules

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from supervisor.core.effects import RunScript, Sleep
 from supervisor.core.election.lease import Term
 from supervisor.core.errors import FencedError, StoreUnavailableError
 from supervisor.core.model import FIRE_BATCH_MAX, ScheduleDef
-from supervisor.roles.effects import RunScript, Sleep
 from supervisor.store.wire.fire import FireCode
 from tests.unit.roles.scheduler.scheduler_stepper import START_MS, TERM, TICK, S, SchedulerStepper
 

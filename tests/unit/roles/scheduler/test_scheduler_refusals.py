@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from supervisor.core.effects import RunScript, Sleep, Watch
 from supervisor.core.election.lease import Term
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.model import Kind, ScheduleDef, Template
-from supervisor.roles.effects import RunScript, Sleep, Watch
 from supervisor.roles.scheduler.fenced_client import REFUSED_MAX, REFUSED_MS, VAIN_NS, PutOff
 from supervisor.store.wire.fire import FireCode
 from tests.unit.roles.scheduler.scheduler_stepper import SOON, START_MS, TERM, SchedulerStepper, serving

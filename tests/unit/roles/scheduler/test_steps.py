@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.effects import drive
+from supervisor.core.effects import Sleep, Step, Steps, drive
 from supervisor.core.errors import StoreUnavailableError
-from supervisor.roles.effects import Sleep, Step, Steps
 
 
 def add_two() -> Steps[int]:

@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
+from supervisor.core.effects import Call
 from supervisor.core.errors import PayloadTooLargeError, StoreUnavailableError
 from supervisor.core.model import Kind
 from supervisor.roles.worker.attempt import progress as module
 from supervisor.roles.worker.attempt.progress import Progress
 from supervisor.store.keys import Keys
-from supervisor.store.scripts import Call, script
+from supervisor.store.scripts import script
 from tenure import Context
 from tests.kit.clock import FakeClock
 from tests.unit.roles.worker.test_worker_context import one_turn

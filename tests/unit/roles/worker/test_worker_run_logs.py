@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
+from supervisor.core.effects import Call
 from supervisor.core.errors import StoreUnavailableError
 from supervisor.core.model import Outcome
 from supervisor.core.units import SECOND_NS
@@ -17,7 +18,6 @@ from supervisor.roles.worker.attempt.executor import Execution
 from supervisor.roles.worker.run_logs import OutputKeeping
 from supervisor.store.keys import Keys
 from supervisor.store.queues.runs import Ack
-from supervisor.store.scripts import Call
 from tests.kit.waiting import wait_until
 from tests.unit.roles.worker.executor_stage import Stage, fetched
 

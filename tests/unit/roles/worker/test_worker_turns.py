@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from supervisor.core.effects import Call
 from supervisor.core.errors import EXIT_RESTART
 from supervisor.core.model import Kind, Outcome
 from supervisor.roles.worker.polling.poll import ACKS_MAX, PollSession, SessionLostError
 from supervisor.store.keys import Keys
 from supervisor.store.queues.runs import CHILDREN_BYTES_MAX, CHILDREN_MAX, Ack, Child, Queues, TurnReply
-from supervisor.store.scripts import Call
 from supervisor.store.wire.envelope import Packed
 
 
