@@ -8,8 +8,8 @@ from supervisor.operations import Delay, Operation
 from supervisor.operations.runs import checked_runs, show
 from supervisor.store.keys import Keys
 from supervisor.store.queues.reads import QueueReads
-from supervisor.store.queues.run_logs import AttemptLog as AttemptLog  # noqa: PLC0414 - of answers
-from supervisor.store.queues.run_logs import RunLogs
+from supervisor.store.queues.run_records import AttemptLog as AttemptLog  # noqa: PLC0414 - of answers
+from supervisor.store.queues.run_records import RunLogs
 
 EVERY_S = 1.0
 _ENDS = frozenset({"finished", "dead", "unknown"})

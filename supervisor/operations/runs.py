@@ -25,8 +25,8 @@ from supervisor.store.producer.run_status import result_of as result_of  # noqa:
 from supervisor.store.producer.run_status import status_of as status_of  # noqa: PLC0414 - of answers
 from supervisor.store.queues.control import PAGE, Cancelled, JudgedRun, Placed, QueueControl, Run
 from supervisor.store.queues.control import CancelCode as CancelCode  # noqa: PLC0414 - of the answers
-from supervisor.store.queues.fanout_counts import Tallies, Tally
 from supervisor.store.queues.reads import QueueReads, RunningRun, RunView
+from supervisor.store.queues.run_records import Tallies, Tally
 from supervisor.store.queues.runs import HISTORY
 from supervisor.store.schedules.reads import Views
 from supervisor.store.wire.envelope import check_run_id

@@ -19,7 +19,7 @@ from supervisor.clock import SystemClock
 from supervisor.core.model import Envelope, Kind, Template
 from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
-from supervisor.store.queues.fanout_counts import Tallies, Tally
+from supervisor.store.queues.run_records import Tallies, Tally
 from supervisor.store.queues.runs import Queues
 from tests.e2e.chaos_verdict import say
 from tests.e2e.trees import Tree

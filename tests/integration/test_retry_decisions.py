@@ -10,7 +10,7 @@ import pytest
 
 from supervisor.core.model import Outcome
 from supervisor.roles.worker.attempt import failure
-from supervisor.store.queues.fanout_counts import Tallies
+from supervisor.store.queues.run_records import Tallies
 from supervisor.store.queues.runs import Queues
 from supervisor.testing.cluster import Cluster, ClusterFactory
 from tenure import Again, Context, GiveUp, Retry, job

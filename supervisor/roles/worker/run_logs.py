@@ -20,7 +20,7 @@ from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.model import Outcome
 from supervisor.core.units import SECOND_NS
 from supervisor.store.client import threads
-from supervisor.store.queues.run_logs import AttemptLog, LogItem, RunLogs
+from supervisor.store.queues.run_records import AttemptLog, LogItem, RunLogs
 from supervisor.telemetry.run_output import RunOutput
 
 if TYPE_CHECKING:

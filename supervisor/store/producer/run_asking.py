@@ -25,9 +25,8 @@ from supervisor.store.producer.run_pages import ChildPage, ChildRun, checked_pag
 from supervisor.store.producer.run_status import RunPhase, RunStatus, result_of, status_of
 from supervisor.store.producer.waiting import RunWaits
 from supervisor.store.queues.control import CancelCode, QueueControl
-from supervisor.store.queues.ends import RunEnds
-from supervisor.store.queues.fanout_counts import Tallies, Tally
 from supervisor.store.queues.reads import HISTORY_SCAN, Need, QueueReads, RunView
+from supervisor.store.queues.run_records import RunEnds, Tallies, Tally
 from supervisor.store.queues.runs import HISTORY
 from supervisor.store.scripts import Call
 from supervisor.store.wire.envelope import check_run_id

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from supervisor.store.producer.run_asking import RunQueries
     from supervisor.store.producer.run_pages import ChildPage
     from supervisor.store.producer.run_status import RunStatus
-    from supervisor.store.queues.fanout_counts import Tally
+    from supervisor.store.queues.run_records import Tally
 
 R = TypeVar("R")
 """Type of the run's result. The handle alone carries it, for type checkers: a run of another version may differ."""

@@ -26,7 +26,7 @@ from supervisor.core.units import SECOND_NS
 from supervisor.store.client import threads
 from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
-from supervisor.store.queues.ends import AWAIT_MAX, RunEnds
+from supervisor.store.queues.run_records import AWAIT_MAX, RunEnds
 
 Wake = Callable[[], object]
 log = logging.getLogger("tenure.producer")

@@ -10,8 +10,8 @@ import msgspec
 
 from supervisor.core.model import Envelope, Kind
 from supervisor.core.names import check_name, valid_names
-from supervisor.store.queues.ends import RunEnd, parse_end
 from supervisor.store.queues.pages import Page
+from supervisor.store.queues.run_records import RunEnd, parse_end
 from supervisor.store.scripts import Call, CallBuilder
 from supervisor.store.wire.codec import chunks, foreign_moment, foreign_number, number, pairs, text, texts, unpack_json
 from supervisor.store.wire.envelope import limits_text, unpack

@@ -58,7 +58,7 @@ class Ack(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     kind: Kind | None = None  # with GIVEBACK: the kind that the run really has
     children: tuple[Child, ...] = ()  # with OK
     left_behind: bytes | None = None  # with OK, and errors of it with DEAD: JSON of roles/worker/attempt/run_output.py
-    log: bytes | None = None  # output of the attempt, by store/queues/run_logs.py
+    log: bytes | None = None  # output of the attempt, by store/queues/run_records.py
 
     @property
     def children_bytes(self) -> int:

@@ -9,7 +9,7 @@ import pytest
 
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Outcome
-from supervisor.store.queues.steps import StepCalls
+from supervisor.store.queues.run_records import StepCalls
 from tests.integration.cli.conftest import ClusterWithJobs, Result
 from tests.integration.store.fanout.test_store_tallies import child, end, follow
 from tests.kit.builders import StoreCalls, envelope

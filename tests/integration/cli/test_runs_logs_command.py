@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from supervisor.core.model import Outcome
-from supervisor.store.queues.run_logs import AttemptLog, LogItem
+from supervisor.store.queues.run_records import AttemptLog, LogItem
 from tests.integration.cli.conftest import ClusterWithJobs, Result
 from tests.kit.builders import StoreCalls, envelope
 

@@ -21,7 +21,7 @@ from supervisor.compat.cloudforet.tasks.stages import StageFailedError, execute
 from supervisor.roles.worker.attempt.context import Context
 from supervisor.roles.worker.attempt.steps import Steps
 from supervisor.settings.sections.cloudforet import CloudforetSettings
-from supervisor.store.queues.steps import Step
+from supervisor.store.queues.run_records import Step
 from supervisor.telemetry.run_context import bind_run, current_run
 from tests.kit.canary import CANARY
 

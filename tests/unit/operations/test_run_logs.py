@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from supervisor.operations.run_logs import text_after
-from supervisor.store.queues.run_logs import AttemptLog
+from supervisor.store.queues.run_records import AttemptLog
 from supervisor.telemetry.run_output import HALF_BYTES, RunOutput
 
 SIZES = st.one_of(st.integers(0, 40), st.integers(2000, 5000), st.integers(HALF_BYTES - 50, 3 * HALF_BYTES))

@@ -14,8 +14,8 @@ from supervisor.core.units import SECOND_NS
 from supervisor.store.keys import Keys
 from supervisor.store.producer.run_asking import RunQueries, WaitForEnd
 from supervisor.store.producer.waiting import AwaitedRuns, RunWaits
-from supervisor.store.queues.ends import AWAIT_MAX
 from supervisor.store.queues.reads import RunView
+from supervisor.store.queues.run_records import AWAIT_MAX
 from tests.kit.clock import FakeClock
 
 KEYS = Keys("t")

@@ -24,7 +24,7 @@ from supervisor.roles.worker.attempt.run_output import Leavings
 from supervisor.roles.worker.attempt.steps import Steps
 from supervisor.store.producer.options import EnqueueOptions, JobRef, SpawnOptions
 from supervisor.store.producer.tracing import current_traceparent
-from supervisor.store.queues.progress import ProgressItem, pack_progress
+from supervisor.store.queues.run_records import ProgressItem, pack_progress
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger

@@ -43,8 +43,8 @@ from supervisor.roles.worker.attempt.run_output import Leavings
 from supervisor.roles.worker.attempt.steps import Steps
 from supervisor.roles.worker.run_logs import OutputKeeping
 from supervisor.roles.worker.run_reporting import RunReporter, identity
+from supervisor.store.queues.run_records import StepCalls
 from supervisor.store.queues.runs import Ack, BrokenRun, FetchedRun
-from supervisor.store.queues.steps import StepCalls
 from supervisor.telemetry.run_output import RunOutput
 
 _GAVE_WAY = {

@@ -25,7 +25,7 @@ from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.model import Kind
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.context import Context
-from supervisor.store.queues.progress import Progresses, ProgressItem
+from supervisor.store.queues.run_records import Progresses, ProgressItem
 from supervisor.telemetry import events
 
 EVERY_NS = SECOND_NS

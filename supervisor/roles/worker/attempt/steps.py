@@ -26,7 +26,7 @@ from supervisor.core.json_values import json_of, read_json
 from supervisor.core.model_types import plain_model
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.worker.attempt.run_output import MESSAGE_CHARS_MAX
-from supervisor.store.queues.steps import STEP_BYTES_MAX, STEPS_BYTES_MAX, STEPS_MAX, Step, StepCalls
+from supervisor.store.queues.run_records import STEP_BYTES_MAX, STEPS_BYTES_MAX, STEPS_MAX, Step, StepCalls
 from supervisor.telemetry.masking import mask_text, text_of
 
 NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,100}", re.ASCII)

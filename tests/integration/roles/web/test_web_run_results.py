@@ -12,7 +12,7 @@ from supervisor.core.model import Kind, Outcome
 from supervisor.roles.web.api.routes import PATH
 from supervisor.roles.web.api.run_waiting import WAITING_PER_ASKER_MAX
 from supervisor.store.client.sync_client import Store
-from supervisor.store.queues.run_logs import AttemptLog, LogItem
+from supervisor.store.queues.run_records import AttemptLog, LogItem
 from supervisor.store.queues.runs import Ack, Queues
 from supervisor.store.queues.sessions import Sessions
 from tests.integration.roles.web.api_client import KEYS, ask, line

@@ -7,7 +7,7 @@ from typing import Any
 
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Envelope, Kind
-from supervisor.store.queues.fanout_counts import Tallies, Tally
+from supervisor.store.queues.run_records import Tallies, Tally
 from tenure import Context, Retry, job
 from tests.integration.roles.worker.forked import fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until

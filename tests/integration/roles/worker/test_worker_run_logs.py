@@ -15,7 +15,7 @@ import pytest
 
 from supervisor.operations import run_logs as operations
 from supervisor.roles.worker import run_logs as module
-from supervisor.store.queues.run_logs import AttemptLog, RunLogs
+from supervisor.store.queues.run_records import AttemptLog, RunLogs
 from supervisor.telemetry.run_output import streams_heard
 from tenure import Context, Retry, job
 from tests.integration.roles.worker.forked import _pool, fork

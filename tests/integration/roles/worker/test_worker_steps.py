@@ -17,8 +17,7 @@ from supervisor.roles.worker.attempt.steps import StepError
 from supervisor.roles.worker.pools.sync_pool import SyncPool
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.producer.producer import Producer
-from supervisor.store.queues.fanout_counts import Tallies
-from supervisor.store.queues.steps import STEPS_MAX, StepCalls
+from supervisor.store.queues.run_records import STEPS_MAX, StepCalls, Tallies
 from supervisor.store.wire.poll import fence_parts
 from tenure import Context, Retry, job
 from tests.integration.roles.worker.forked import FaultySync, fork

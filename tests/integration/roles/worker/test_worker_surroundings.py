@@ -14,7 +14,7 @@ import pytest
 from supervisor.roles.worker.attempt import middleware
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.producer.producer import Producer
-from supervisor.store.queues.progress import Progresses
+from supervisor.store.queues.run_records import Progresses
 from tenure import Context, Middleware, Resource, Retry, job
 from tests.integration.roles.worker.forked import fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until

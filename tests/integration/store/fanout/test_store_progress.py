@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from supervisor.core.errors import StoreRefusedError
-from supervisor.store.queues.progress import Progresses, ProgressItem
+from supervisor.store.queues.run_records import Progresses, ProgressItem
 from supervisor.store.scripts import script
 from tests.kit.servers import Server
 

@@ -18,8 +18,8 @@ from supervisor.core.effects import drive
 from supervisor.core.model import Envelope, Kind, Outcome, Release, Template
 from supervisor.operations.queues import verify
 from supervisor.store.queues.control import QueueControl
-from supervisor.store.queues.fanout_counts import Tallies, Tally
 from supervisor.store.queues.reads import PARTS
+from supervisor.store.queues.run_records import Tallies, Tally
 from supervisor.store.queues.runs import Ack, Child
 from supervisor.store.wire.envelope import pack
 from tests.kit.builders import StoreCalls

@@ -7,8 +7,8 @@ import pytest
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.model import Outcome, Release
 from supervisor.store.queues.control import QueueControl
-from supervisor.store.queues.ends import RunEnds
 from supervisor.store.queues.reads import RunView
+from supervisor.store.queues.run_records import RunEnds
 from supervisor.store.wire.envelope import pack
 from tests.integration.store.queues.control_calls import cancel
 from tests.kit.builders import StoreCalls, envelope

@@ -10,7 +10,7 @@ import pytest
 
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.model import Outcome
-from supervisor.store.queues.run_logs import AttemptLog, LogItem, RunLogs
+from supervisor.store.queues.run_records import AttemptLog, LogItem, RunLogs
 from tests.kit.builders import StoreCalls, envelope
 
 S = "r.1/worker-io-0/1"
