@@ -50,6 +50,12 @@ async def poison(path: str, ctx: Context) -> None:
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
+@job("e2e.blocking", max_crashes=1)
+async def blocking(path: str, ctx: Context) -> None:
+    note(path, ctx)
+    time.sleep(600)
+
+
 @job("e2e.hold")
 def hold(path: str, seconds: float, ctx: Context) -> None:
     note(path, ctx)
@@ -165,6 +171,23 @@ def test_poison_dies_and_its_neighbours_finish(site: Site) -> None:
     assert executions["poison"] <= 3, "worker crashes caused: at most max_crashes + 1"
     crashes = [each for each in tree.events("child_exited") if each.get("signal") == signal.SIGSEGV]
     assert len(crashes) == executions["poison"]
+    assert site.is_sound()
+
+
+def test_a_coroutine_that_blocks_its_loop_is_charged_and_not_those_whose_time_it_takes(site: Site) -> None:
+    """Their hard timeouts pass first, so the process is killed for them; the next time each of them is alone."""
+    brief = [f"brief-{number}" for number in range(5)]
+    site.tree("one")
+    site.enqueue(*brief, job="innocent", seconds=1, timeout_s=2.5, soft_timeout_s=2)
+    site.wait_for_starts(5)
+    site.enqueue("blocking", job="blocking", timeout_s=6, max_crashes=1)
+
+    site.wait_for_ok(*brief)
+    wait_until(lambda: "blocking" in site.dead(), what="the blocking run to be dead")
+
+    assert site.dead() == {"blocking": ("crashed", "killed at a hard timeout", 1)}
+    assert not site.ended("crashed").keys() & set(brief), "nobody is charged for the time that another took"
+    assert Counter(run_id for run_id, *_ in site.starts()) == {"blocking": 2, **dict.fromkeys(brief, 2)}
     assert site.is_sound()
 
 

@@ -5,7 +5,9 @@ Guarantees
     was being done about it: it was read, prepared, executed or acknowledged. So no run takes one process
     after the other down without end: it is alone after the first, and dead after ``max_crashes`` more.
     A run is charged with a crash only when no other can have ended the process, or when it overran
-    its own hard deadline. Its neighbours are never charged for it.
+    its own hard deadline in an event loop that turned until then. Its neighbours are never charged for it.
+    Where a loop did not turn when a deadline passed, whoever held it up is not known: the run whose time was over may
+    have had no chance to end. So all are suspects.
     Where several can have done it they are suspects, and run alone next. One that had ended without Redis
     knowing is among them: damage to a process (memory overwritten, a descriptor of ours closed, a thread left
     behind) may show after the job has returned. One without an entry was just being read: a worker notes all that a
@@ -33,6 +35,11 @@ class Death(Enum):
     STOPPED = "stopped"  # it was asked to stop, the tree stops, or it left because of Redis
     NODE_LOST = "node_lost"  # its whole replica vanished; nothing is known about its runs
 
+
+BLOCKED_NS = SECOND_NS // 2
+"""A loop that beat this long before a deadline, or later, turned until then: it beats five times a second."""
+
+LATE_NS = SECOND_NS // 2  # within which the parent sees a deadline that has passed
 
 _SIGNALLED = 256
 _BEGUN = frozenset({RunState.STARTED, RunState.DONE})
@@ -88,14 +95,18 @@ def describe_death(
     return Signals(number).name if number in _NAMED else f"signal {number}"
 
 
-def assign(held: Sequence[HeldRun], table: Iterable[Inflight] | None, *, death: Death, now_ns: int) -> list[Release]:
+def assign(
+    held: Sequence[HeldRun], table: Iterable[Inflight] | None, *, death: Death, now_ns: int, turned_ns: int = 0
+) -> list[Release]:
     """Return the release of each held run, in their order.
 
     Args:
         held: all runs that the session holds according to Redis.
         table: the in-flight table the worker left; None when it is not known.
         death: why the process is gone.
-        now_ns: with an overrun, the runs whose deadline is before this are the ones that overran.
+        now_ns: with an overrun, no run whose deadline is later than this overran.
+        turned_ns: when the process last showed that its loop turned; 0: never. One that executes a run at a time in its
+            main thread shows it before and after each.
     """
     if death is Death.NODE_LOST:
         return [Release.INTERRUPTED] * len(held)
@@ -103,8 +114,10 @@ def assign(held: Sequence[HeldRun], table: Iterable[Inflight] | None, *, death: 
     found = [entries.get((run.execution, run.attempt)) for run in held]
     if death is Death.STOPPED:
         return [_uncharged(entry) for entry in found]
-    overdue = [entry for entry in entries.values() if _is_overdue(entry, now_ns)] if death is Death.OVERRUN else []
-    if overdue:  # the cause is known, so nobody else is suspected
+    overdue = _overdue(entries.values(), now_ns) if death is Death.OVERRUN else []
+    if overdue and turned_ns < min(entry.deadline_ns for entry in overdue) - BLOCKED_NS:
+        death = Death.CRASHED  # any of them may have held up the others, also by what it left behind when it ended
+    elif overdue:  # the cause is known, so nobody else is suspected
         return [Release.CRASHED if entry in overdue else _uncharged(entry) for entry in found]
     states = [None if entry is None else entry.state for entry in found]
     suspected = _suspected([entry.state for entry in entries.values()], states, death)
@@ -116,8 +129,11 @@ def assign(held: Sequence[HeldRun], table: Iterable[Inflight] | None, *, death: 
     ]
 
 
-def _is_overdue(entry: Inflight, now_ns: int) -> bool:
-    return entry.state is RunState.STARTED and 0 < entry.deadline_ns <= now_ns
+def _overdue(entries: Iterable[Inflight], now_ns: int) -> list[Inflight]:
+    """Return the runs for which the parent killed: who looks at the table may come later, when more are out of time."""
+    bounded = [entry for entry in entries if entry.state is RunState.STARTED and entry.deadline_ns > 0]
+    until_ns = min([now_ns, *(entry.deadline_ns + LATE_NS for entry in bounded)])
+    return [entry for entry in bounded if entry.deadline_ns <= until_ns]
 
 
 def _suspected(table: Sequence[RunState], held: Sequence[RunState | None], death: Death) -> frozenset[RunState | None]:

@@ -10,9 +10,10 @@ from supervisor.core.model import Release
 from supervisor.core.supervision.crash_blame import Death, HeldRun, assign, describe_death
 from supervisor.core.supervision.inflight import Inflight, RunState, execution_hash
 from supervisor.core.supervision.slot import Cause
+from supervisor.core.units import SECOND_NS
 from tests.kit.tables import table
 
-NOW = 1000
+NOW = 1000 * SECOND_NS
 
 
 def entry(run_id: str, state: RunState, *, attempt: int = 1, deadline_ns: int = 0) -> Inflight:
@@ -23,8 +24,16 @@ def held(*run_ids: str) -> list[HeldRun]:
     return [HeldRun("q", run_id, 1, 7) for run_id in run_ids]
 
 
-def blamed(runs: list[HeldRun], table: list[Inflight] | None, *, death: Death = Death.CRASHED) -> dict[str, Release]:
-    return {run.run_id: how for run, how in zip(runs, assign(runs, table, death=death, now_ns=NOW), strict=True)}
+def blamed(
+    runs: list[HeldRun],
+    table: list[Inflight] | None,
+    *,
+    death: Death = Death.CRASHED,
+    now_ns: int = NOW,
+    turned_ns: int = NOW,
+) -> dict[str, Release]:
+    releases = assign(runs, table, death=death, now_ns=now_ns, turned_ns=turned_ns)
+    return {run.run_id: how for run, how in zip(runs, releases, strict=True)}
 
 
 def test_the_only_run_that_had_begun_is_charged() -> None:
@@ -51,6 +60,54 @@ def test_the_run_that_overran_its_deadline_is_charged_and_no_other() -> None:
     assert blamed(held("slow", "b"), table, death=Death.OVERRUN) == {
         "slow": Release.CRASHED,
         "b": Release.INTERRUPTED,
+    }
+
+
+def test_where_the_loop_stood_still_at_a_deadline_all_are_suspects() -> None:
+    """One that blocks its loop takes the time of the others: charged, they would die for it, and it would go on for ever."""
+    table = [
+        entry("blocks", RunState.STARTED, deadline_ns=NOW + 100 * SECOND_NS),
+        entry("brief", RunState.STARTED, deadline_ns=NOW),
+        entry("ended", RunState.DONE),
+        entry("waits", RunState.WAITING),
+    ]
+    runs = held("blocks", "brief", "ended", "waits")
+
+    assert blamed(runs, table, death=Death.OVERRUN, turned_ns=NOW - SECOND_NS) == {
+        "blocks": Release.SUSPECT,
+        "brief": Release.SUSPECT,
+        "ended": Release.SUSPECT,  # a callback that it left behind may be what blocks
+        "waits": Release.UNSTARTED,
+    }
+    assert blamed(runs, table, death=Death.OVERRUN, turned_ns=NOW - SECOND_NS // 4) == {
+        "blocks": Release.INTERRUPTED,
+        "brief": Release.CRASHED,
+        "ended": Release.INTERRUPTED,
+        "waits": Release.UNSTARTED,
+    }
+
+
+def test_a_run_that_was_alone_with_a_loop_that_stood_still_is_charged() -> None:
+    """So is every run of a sync pool, whose process shows no sign of life while it executes one."""
+    table = [entry("alone", RunState.STARTED, deadline_ns=NOW), entry("behind", RunState.WAITING)]
+
+    found = blamed(held("alone", "behind"), table, death=Death.OVERRUN, turned_ns=NOW - 100 * SECOND_NS)
+
+    assert found == {"alone": Release.CRASHED, "behind": Release.UNSTARTED}
+
+
+def test_deadlines_that_passed_after_the_kill_are_no_proof() -> None:
+    """Whoever gives the runs back may come a minute later, when the time of all of them is over."""
+    table = [
+        entry("slow", RunState.STARTED, deadline_ns=NOW),
+        entry("too", RunState.STARTED, deadline_ns=NOW + SECOND_NS // 10),
+        entry("later", RunState.STARTED, deadline_ns=NOW + SECOND_NS),
+    ]
+
+    assert blamed(held("slow", "too", "later"), table, death=Death.OVERRUN, now_ns=NOW + 60 * SECOND_NS) == {
+        "slow": Release.CRASHED,
+        "too": Release.CRASHED,
+        "later": Release.INTERRUPTED,
     }
 
 
@@ -117,6 +174,19 @@ def test_where_nothing_else_was_being_done_those_that_wait_are_suspects() -> Non
         "a": Release.SUSPECT_UNSTARTED,
         "b": Release.SUSPECT,
     }
+
+
+@table("states", list(product([None, *list(RunState)[1:]], repeat=3)))
+def test_every_kill_of_a_loop_that_stood_still_is_charged_or_makes_suspects(
+    states: tuple[RunState | None, ...],
+) -> None:
+    """The same for a process that was killed at a deadline which one of its runs had, and could not obey."""
+    table = [entry(name, state) for name, state in zip("abc", states, strict=True) if state is not None]
+    table.append(entry("d", RunState.STARTED, deadline_ns=NOW))
+    found = list(blamed(held(*"abcd"), table, death=Death.OVERRUN, turned_ns=0).values())
+    charged = sum(how in {Release.CRASHED, Release.CRASHED_UNSTARTED} for how in found)
+    suspects = sum(how in {Release.SUSPECT, Release.SUSPECT_UNSTARTED} for how in found)
+    assert (charged, suspects) == (1, 0) or (charged == 0 and suspects > 1)
 
 
 @table("states", list(product([None, *list(RunState)[1:]], repeat=3)))

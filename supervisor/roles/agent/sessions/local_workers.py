@@ -33,6 +33,7 @@ class DeadWorker:
     death: Death
     table: tuple[Inflight, ...] | None  # None: not known
     how: str  # it died, for people
+    turned_ns: int = 0  # when it last showed that its loop turned; 0: not known
 
 
 class LocalWorkers:
@@ -144,7 +145,7 @@ class LocalWorkers:
         if is_stopping:
             death = Death.STOPPED
         session = session_name(self._replica, name, generation)
-        return DeadWorker(slot, generation, session, death, table, how)
+        return DeadWorker(slot, generation, session, death, table, how, row.beat_ns if table is not None else 0)
 
 
 def _has_process(row: Row) -> bool:

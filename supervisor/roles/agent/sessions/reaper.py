@@ -39,6 +39,7 @@ class _Corpse:
     how: str
     table: tuple[Inflight, ...] | None
     now_ns: int
+    turned_ns: int
 
 
 class Reaper:
@@ -76,6 +77,7 @@ class Reaper:
         table: Iterable[Inflight] | None = None,
         counter: int | None = None,
         now_ns: int = 0,
+        turned_ns: int = 0,
     ) -> bool:
         """Condemn ``session``, give back its runs, bury it; return False if it beat since ``counter`` was read.
 
@@ -86,10 +88,12 @@ class Reaper:
             table: the in-flight table it left; None: not known.
             counter: only if its beat counter still is this.
             now_ns: when it died, at the latest.
+            turned_ns: when it last showed that its loop turned.
         """
         if not self._run(self._sessions.condemn(session, counter)):
             return False
-        corpse = _Corpse(session, death, how or _HOW.get(death, ""), None if table is None else tuple(table), now_ns)
+        left = None if table is None else tuple(table)
+        corpse = _Corpse(session, death, how or _HOW.get(death, ""), left, now_ns, turned_ns)
         reasons, is_whole = self._give_back(corpse)
         if is_whole:
             self._run(self._sessions.bury(session))
@@ -173,7 +177,10 @@ class Reaper:
         """
         held: dict[HeldRun, None] = {}
         is_whole = self._in_each_queue(lambda queue: held.update(dict.fromkeys(self._held(corpse.session, queue))))
-        blame = zip(held, assign(list(held), corpse.table, death=corpse.death, now_ns=corpse.now_ns), strict=True)
+        releases = assign(
+            list(held), corpse.table, death=corpse.death, now_ns=corpse.now_ns, turned_ns=corpse.turned_ns
+        )
+        blame = zip(held, releases, strict=True)
         by_queue: dict[str, list[tuple[str, str, Release]]] = {}
         for run, release in blame:
             by_queue.setdefault(run.queue, []).append((run.queue, run.run_id, release))

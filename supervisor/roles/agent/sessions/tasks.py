@@ -69,7 +69,10 @@ class LocalReclaim:
         """Give back the runs of each."""
         for worker in self.workers.dead():
             now_ns = self.clock.elapsed_ns()
-            self.reaper.reclaim(worker.session, death=worker.death, how=worker.how, table=worker.table, now_ns=now_ns)
+            self.reaper.reclaim(
+                worker.session, death=worker.death, how=worker.how, table=worker.table, now_ns=now_ns,
+                turned_ns=worker.turned_ns,
+            )  # fmt: skip
             self.workers.mark_reclaimed(worker)
 
 

@@ -57,6 +57,14 @@ def test_the_parent_says_why_it_died(board: Board, cause: Cause, phase: Phase, d
     assert [entry.state for entry in dead.table] == [RunState.STARTED]
 
 
+def test_the_board_says_when_its_loop_last_turned(board: Board) -> None:
+    """Whether it stood still at a deadline depends on it; the beat of the next process says nothing."""
+    board.rows[1].state, board.rows[1].cause, board.rows[1].beat_ns = SlotState.BACKOFF, Cause.OVERRUN, 5
+    assert [each.turned_ns for each in workers(board).dead()] == [5]
+    board.rows[1].generation = board.rows[1].child_generation = 2
+    assert [each.turned_ns for each in workers(board).dead()] == [0, 5]
+
+
 @pytest.mark.parametrize("went_on", [False, True])
 def test_a_process_that_left_because_of_redis_is_no_crash(board: Board, *, went_on: bool) -> None:
     """Nor is it one when its slot went on; the next death of the slot is judged by itself."""
