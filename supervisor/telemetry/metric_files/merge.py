@@ -7,8 +7,9 @@ the same, which a test checks against the client's merge. Gauges, whose merge ha
 modes and whose files are small, are left to the client.
 
 Guarantees
-    A file that is empty, torn or foreign is passed over, and read again once it changed. So is what is no regular
-    file: a job may make a pipe there, and whoever opened it would wait for ever.
+    A file that is empty, torn or foreign is passed over, and read again once it changed, also where one key of it is
+    none of the client's. So is what is no regular file: a job may make a pipe there, and whoever opened it would wait
+    for ever.
 """
 # mypy: disable-error-code="no-untyped-call"
 # The client's merge has no annotations.
@@ -30,6 +31,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 _int32 = struct.Struct("i").unpack_from
+_KINDS = frozenset({"counter", "histogram", "summary"})  # what the name of a file that is read here begins with
 Labels = tuple[tuple[str, str], ...]
 
 
@@ -62,7 +64,7 @@ class SlotFiles(Collector):
                 continue
             if path.name.startswith("gauge_"):
                 gauges.append(path)
-            else:
+            elif path.name.partition("_")[0] in _KINDS:
                 found[path.name] = self._files.get(path.name) or _File(path)
         self._files = found
         merged = [*self._metrics(self._totals()), *_merge_gauges(gauges)]
@@ -73,6 +75,8 @@ class SlotFiles(Collector):
         known = self._ids.get((kind, key))
         if known is None:
             metric, name, labels, text = json.loads(key)
+            if not all(isinstance(each, str) for each in (metric, name, text, *labels, *labels.values())):
+                raise ValueError("a key that the client does not write")
             bound = labels.pop("le", None) if kind == "histogram" else None
             pairs = tuple(sorted(labels.items()))
             self._series.append(_Series(kind, metric, name, pairs, None if bound is None else float(bound), text))

@@ -5,13 +5,16 @@ Guarantees
     again for the rest: further values are ``other``, and values that a label does not expect are ``unexpected``.
     So neither memory nor the slot's file grows with names that somebody invents.
     A metric that is disabled has at most one series, and is not in the exposition.
+    No value of a label, of job modules neither, keeps the rest from being told or steers a terminal: what UTF-8 cannot
+    hold (a file name that is no text) and control characters are escaped.
 
 Does not guarantee
-    Anything about labels of metrics that job modules define with prometheus-client themselves.
+    Anything about how many labels metrics have that job modules define with prometheus-client themselves.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,6 +29,8 @@ SERIES_MAX = 1000
 OTHER = "other"
 UNEXPECTED = "unexpected"
 _NO_LABELS: Mapping[str, str] = {}
+_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Controls but the line feed, which the text format escapes itself, those of direction, and lone surrogates."""
 
 
 @dataclass(slots=True)
@@ -124,6 +129,15 @@ class Enabled(Collector):
         """Yield the metrics that are not disabled; a label that a metric has itself stays."""
         for metric in self._collector.collect():
             if metric.name not in _limits.disabled and public_name(metric.name, metric.type) not in _limits.disabled:
-                if self._labels:
-                    metric.samples = [each._replace(labels={**self._labels, **each.labels}) for each in metric.samples]
+                metric.documentation = _escaped(metric.documentation)
+                metric.samples = [each._replace(labels=self._labels_of(each.labels)) for each in metric.samples]
                 yield metric
+
+    def _labels_of(self, given: Mapping[str, str]) -> dict[str, str]:
+        return {**self._labels, **{name: _escaped(value) for name, value in given.items()}}
+
+
+def _escaped(text: str) -> str:
+    if text.isprintable():  # nearly all are, and there are thousands in a scrape
+        return text
+    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)

@@ -5,13 +5,16 @@ from __future__ import annotations
 import os
 import random
 from pathlib import Path
+from typing import Any
 
 import prometheus_client
 import pytest
+from prometheus_client.mmap_dict import MmapedDict
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from supervisor.telemetry import metrics
 from supervisor.telemetry.metric_files.merge import SlotFiles
+from tests.kit.tables import table
 
 pytestmark = pytest.mark.usefixtures("metrics_restored")
 Samples = dict[tuple[str, str, frozenset[tuple[str, str]]], float]
@@ -71,6 +74,44 @@ def test_what_is_no_file_of_values_is_passed_over(tmp_path: Path) -> None:
         (tmp_path / f"{kind}_directory.db").mkdir()
 
     assert samples(ours.collect())["counter", "tenure_fires_total", frozenset({("code", "fired")})] == 5
+
+
+FOREIGN_KEYS = (
+    '[1,"x_total",{},"h"]',
+    '["x",2,{},"h"]',
+    '["x","x_total",{"a":1},"h"]',
+    '["x","x_total",[["a","b"]],"h"]',
+    '["x","x_total",{},null]',
+)
+
+
+@table("name, key", [*(("counter_job.db", key) for key in FOREIGN_KEYS), ("cache_job.db", '["x","x",{},"h"]')])
+def test_a_key_that_the_client_does_not_write_costs_its_file(tmp_path: Path, name: str, key: str) -> None:
+    """One made the whole scrape fail, for as long as the file was there; so did a file of a kind that there is not."""
+    metrics.prepare(tmp_path)
+    metrics.claim_slot("agent")
+    metrics.FIRES.labels("fired").inc(5)
+    file = MmapedDict(str(tmp_path / name))  # type: ignore[no-untyped-call]
+    file.write_value(key, 1.0, 0.0)  # type: ignore[no-untyped-call]
+    file.close()  # type: ignore[no-untyped-call]
+
+    assert b'tenure_fires_total{code="fired"} 5.0' in metrics.exposition(tmp_path)
+
+
+@pytest.mark.parametrize(("kind", "ending"), [(prometheus_client.Counter, "_total"), (prometheus_client.Gauge, "")])
+def test_a_label_that_is_no_text_is_told_escaped(tmp_path: Path, kind: Any, ending: str) -> None:
+    """A file name in another encoding as a label of a job's own metric left the tree without any metric."""
+    metrics.prepare(tmp_path)
+    theirs = kind("shop_files", "Theirs.", ["name"], registry=prometheus_client.CollectorRegistry())
+    metrics.claim_slot("worker-io-0")
+    metrics.FIRES.labels("fired").inc(5)
+    for name in (os.fsdecode(b"caf\xe9.txt"), "\x1b[31mred\u202e", "größe\n"):
+        theirs.labels(name).inc()
+
+    told = metrics.exposition(tmp_path).decode()
+    assert 'tenure_fires_total{code="fired"} 5.0' in told
+    for shown in (r"caf\\udce9.txt", r"\\x1b[31mred\\u202e", r"größe\n"):
+        assert f'shop_files{ending}{{name="{shown}"' in told
 
 
 def test_a_file_that_was_replaced_is_read_afresh(tmp_path: Path) -> None:
