@@ -1,10 +1,16 @@
-"""Fenced calls of the scheduler: under a term that is trusted at that moment, retried until answered."""
+"""Fenced calls of the scheduler: under a term that is trusted at that moment, retried until answered.
+
+Batches are asked about in smaller ones where Redis refuses them; standing questions (audit, kept promises, zone data)
+are asked once a period.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import groupby
 from random import Random
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -13,7 +19,9 @@ from supervisor.core.effects import Call, Reporter, RunScript, Sleep, Steps
 from supervisor.core.election.lease import Term, retry_delay_ns
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError, TenureError
 from supervisor.core.supervision.scoreboard import Board
-from supervisor.core.units import MILLISECOND_NS
+from supervisor.core.units import MILLISECOND_NS, NEVER_NS
+from supervisor.store.schedules.fire import Schedules
+from supervisor.store.wire.fire import LatenessChange, LatenessReply
 
 ASK_TIMEOUT_NS = 1000 * MILLISECOND_NS  # below the limit after which the parent calls it hung
 
@@ -111,10 +119,6 @@ def same(left: Term, right: Term) -> bool:
 P = TypeVar("P")
 
 ALONE_MAX = 4
-REFUSED_MS = 60_000
-"""How long what Redis refused alone is left alone."""
-
-REFUSED_MAX = 100_000
 
 
 class BatchReply(NamedTuple, Generic[P]):
@@ -174,43 +178,159 @@ def ask_split(
     return answers
 
 
-class _PutOff(NamedTuple):
-    until_ms: int
-    is_planned: bool  # whether its place in the plan of Redis can be moved
+class PeriodicQuestion:
+    """A question that a leader asks once a period, behind whatever is due. What Redis refuses waits for the next."""
+
+    what = ""
+    """Its subject, as the report of a refusal names it."""
+
+    def __init__(self, schedules: Schedules, client: FencedClient, *, period_ns: int) -> None:
+        self._schedules = schedules
+        self._client = client
+        self._period_ns = period_ns
+        self.begin()
+
+    def begin(self) -> None:
+        """Start a term."""
+        self.wake_ns = self._client.clock.elapsed_ns() + self._period_ns
+
+    def work(self, term: Term) -> Steps[bool]:
+        """Ask if it is time; return whether it was.
+
+        Raises:
+            TermOverError: the board has another term, or the tree stops.
+            FencedError: Redis has another term.
+        """
+        if self._client.clock.elapsed_ns() < self.wake_ns:
+            return False
+        self.wake_ns = self._client.clock.elapsed_ns() + self._period_ns
+        try:
+            reply = yield from self._client.ask(term, self._question(term))
+        except StoreRefusedError as error:
+            self._client.report("reading_refused", what=self.what, error=str(error))
+        else:
+            self._take(reply)
+        return True
+
+    def _question(self, term: Term) -> Call[Any]:
+        raise NotImplementedError
+
+    def _take(self, reply: Any) -> None:
+        raise NotImplementedError
 
 
-class PutOff:
-    """Schedules that Redis refuses, each left alone for a minute. Those that never came back are forgotten first."""
+class Auditor(PeriodicQuestion):
+    """Reads a page of schedules each period, and has those read again that are in no plan."""
 
-    def __init__(self) -> None:
-        self._known: dict[str, _PutOff] = {}
+    what = "audit"
 
-    def __len__(self) -> int:
-        return len(self._known)
+    def __init__(
+        self, schedules: Schedules, client: FencedClient, *, period_ns: int, again: Callable[[str], None]
+    ) -> None:
+        super().__init__(schedules, client, period_ns=period_ns)
+        self._again = again
 
-    def __contains__(self, schedule: object) -> bool:
-        return schedule in self._known
+    def begin(self) -> None:
+        """Start a term."""
+        super().begin()
+        self._cursor = "0"
 
-    def add(self, schedules: Sequence[str], now_ms: int, *, is_planned: bool = True) -> list[str]:
-        """Leave ``schedules`` alone from now on; return those that were not known to be refused."""
-        new = [schedule for schedule in schedules if schedule not in self._known]
-        for schedule in schedules:
-            self._known[schedule] = _PutOff(now_ms + REFUSED_MS, is_planned)
-        while len(self._known) > REFUSED_MAX:
-            del self._known[next(iter(self._known))]
-        return new
+    def _question(self, _term: Term) -> Call[tuple[str, list[str]]]:
+        return self._schedules.audit(self._cursor)
 
-    def drop(self, schedule: str) -> bool:
-        """Forget ``schedule``: it was accepted, or is gone. Return whether it was known."""
-        return self._known.pop(schedule, None) is not None
+    def _take(self, reply: tuple[str, list[str]]) -> None:
+        self._cursor, lost = reply
+        for schedule in lost:
+            self._client.report("schedule_overdue", schedule=schedule, reason="it is in no plan")
+            self._again(schedule)
 
-    def until_ms(self, schedule: str, now_ms: int) -> int | None:
-        """Return until when ``schedule`` is left alone; None: it is not, or its time is over."""
-        known = self._known.get(schedule)
-        if known is None or known.until_ms <= now_ms:
-            return None
-        return min(known.until_ms, now_ms + REFUSED_MS)  # the clock may have been set back
 
-    def is_planned(self, schedule: str) -> bool:
-        """Return whether the place of ``schedule`` in the plan can be moved."""
-        return self._known[schedule].is_planned
+class Lateness(PeriodicQuestion):
+    """Reports schedules that break what they promise about their runs, and those that keep it again.
+
+    Asks once a period, and again at once after a reply with changes.
+
+    Guarantees
+        One call for all schedules each period. A change is reported before Redis is told that it was, so a lost reply
+        or a leader that dies loses none.
+
+    Does not guarantee
+        One report: a leader that dies right after it leaves it to the next one to report the change once more.
+    """
+
+    what = "expectations"
+
+    def begin(self) -> None:
+        """Start a term."""
+        super().begin()
+        self._told: list[LatenessChange] = []
+
+    def _question(self, term: Term) -> Call[LatenessReply]:
+        return self._schedules.lateness(term, told=self._told)
+
+    def _take(self, reply: LatenessReply) -> None:
+        self._client.report("schedules_late", count=reply.late)
+        for _, changes in groupby(sorted(reply.changes, key=_schedule), _kind):  # an outage breaks many at once
+            self._report(list(changes))
+        self._told = reply.changes
+        if reply.changes:
+            self.wake_ns = 0
+
+    def _report(self, changes: Sequence[LatenessChange]) -> None:
+        """Report ``changes`` of one kind of one schedule."""
+        change, count = changes[-1], len(changes)
+        if change.is_over:
+            self._client.report("schedule_recovered", schedule=change.schedule)
+            return
+        if change.run:
+            promise, why = "finish_within", f"{change.run} has not ended ok in time"
+            if count > 1:
+                why = f"{count} runs have not ended ok in time, {changes[0].run} to {change.run}"
+        else:
+            since = datetime.fromtimestamp(change.since_ms / 1000, UTC).isoformat(timespec="seconds")
+            promise, why = "expect_success_every", f"no run of it ended ok since {since}"
+        self._client.report("schedule_late", schedule=change.schedule, promise=promise, why=why, count=count)
+
+
+def _schedule(change: LatenessChange) -> str:
+    return change.schedule
+
+
+def _kind(change: LatenessChange) -> tuple[str, bool, bool]:
+    return change.schedule, change.is_over, bool(change.run)
+
+
+class TzdataUpdate(PeriodicQuestion):
+    """Goes through the stored schedules once a term, page by page, if the version differs.
+
+    Guarantees
+        A due time that new zone data moves to an earlier instant is fired then, once a leader has the data.
+        A crash half-way leaves the former version beside the plan, so the next leader begins again.
+
+    Does not guarantee
+        Anything while replicas with different data lead in turn: each plans by its own.
+    """
+
+    what = "zones"
+
+    def __init__(self, schedules: Schedules, client: FencedClient, version: str, *, then: Callable[[], None]) -> None:
+        """Build it; ``version`` of the zones, empty: it is not asked about; ``then`` is called after each page."""
+        self._version = version
+        self._then = then
+        super().__init__(schedules, client, period_ns=NEVER_NS)
+
+    def begin(self) -> None:
+        """Start a term."""
+        self._cursor = "0"
+        self.wake_ns = 0 if self._version else NEVER_NS
+
+    def _question(self, term: Term) -> Call[tuple[str, int]]:
+        return self._schedules.rezone(term, version=self._version, cursor=self._cursor)
+
+    def _take(self, reply: tuple[str, int]) -> None:
+        self._cursor, count = reply
+        if self._cursor != "0":
+            self.wake_ns = 0
+        if count:
+            self._client.report("schedules_rezoned", count=count, version=self._version)
+        self._then()

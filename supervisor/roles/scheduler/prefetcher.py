@@ -16,22 +16,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from supervisor.core.effects import Call, Steps
+from supervisor.core.effects import Call, Reporter, Steps
 from supervisor.core.election.lease import Term
 from supervisor.core.errors import StoreRefusedError, TenureError
 from supervisor.core.model import FIRE_BATCH_MAX
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.scheduler.fenced_client import REFUSED_MS, FencedClient, PutOff, ask_split
+from supervisor.roles.scheduler.fenced_client import FencedClient, ask_split
 from supervisor.roles.scheduler.fire_items import DecisionTime, DueSchedule, Evaluation, evaluate, unusable
-from supervisor.roles.scheduler.reports import CappedReports
 from supervisor.roles.scheduler.schedule_cache import Catalogue
 from supervisor.roles.scheduler.watermarks import Watermarks
-from supervisor.roles.scheduler.window import NEVER_MS, PAGE, DueCursor, DueHeap, DueQuestion, Window
+from supervisor.roles.scheduler.window import (
+    NEVER_MS,
+    PAGE,
+    REFUSED_MS,
+    DueCursor,
+    DueHeap,
+    DueQuestion,
+    PutOff,
+    Window,
+)
+from supervisor.store.schedules.definitions import DYNAMIC
 from supervisor.store.schedules.fire import Schedules
 from supervisor.store.wire.fire import DueReply, FireItem, PlanCode, PlanItem, Seen
 
-DYNAMIC = "dynamic"
 AGAIN_NS = 1000 * MILLISECOND_NS  # after Redis refused a page
+ANNOUNCED_MAX = 200  # schedules that get a log line of their own in a term
+NAMED_MAX = 10  # schedules named in one line
 
 
 class Prefetcher:
@@ -52,6 +62,7 @@ class Prefetcher:
         self.marks = Watermarks(schedules, client)
         self._reports = CappedReports(client.report)
         self._refused_until_ns = 0  # a page; 0: the last one was answered
+        self.has_backfills = False  # any was on record
         self.begin()
 
     def begin(self) -> None:
@@ -117,7 +128,8 @@ class Prefetcher:
     def put_off(self, schedules: Sequence[str], error: str, *, is_planned: bool = True) -> None:
         """Leave ``schedules`` alone for a minute: Redis refuses their runs, or if not ``is_planned``, their plan."""
         now_ms = self._client.clock.wall_ms()
-        self._reports.put_off(self._put_off.add(schedules, now_ms, is_planned=is_planned), error)
+        if new := self._put_off.add(schedules, now_ms, is_planned=is_planned):
+            self._client.report("schedules_put_off", schedules=new[:NAMED_MAX], count=len(new), reason=error)
         for schedule in schedules:
             if is_planned:
                 self.again(schedule)  # which moves its place in the plan
@@ -126,8 +138,9 @@ class Prefetcher:
 
     def accepted(self, schedules: Iterable[str]) -> None:
         """Note that Redis decided about ``schedules``."""
-        if self._put_off:
-            self._reports.accepted([schedule for schedule in schedules if self._put_off.drop(schedule)])
+        known = [schedule for schedule in schedules if self._put_off.drop(schedule)] if self._put_off else ()
+        if known:
+            self._client.report("schedules_accepted_again", schedules=known[:NAMED_MAX], count=len(known))
 
     def is_due(self, moment: DecisionTime) -> bool:
         """Return whether something is to be read now."""
@@ -139,14 +152,10 @@ class Prefetcher:
             return True
         if self._cursor.is_late_left and not self.window.behind:
             return True
-        wants_more = self._cursor.is_page_left or moment.now_ms >= self._cursor.read_at_ms
-        return wants_more and self.window.has_room
+        return self.window.has_room and (self._cursor.is_page_left or moment.now_ms >= self._cursor.read_at_ms)
 
     def read(self, term: Term, moment: DecisionTime) -> Steps[tuple[list[FireItem], int]]:
-        """Read one page, plan its schedules as needed; return items that begin at once, and Redis' time for them.
-
-        A refused page is read again soon.
-        """
+        """Read one page, plan its schedules as needed; return items that begin at once, and Redis' time for them."""
         try:
             found = yield from self._read(term, moment)
         except StoreRefusedError as error:
@@ -165,6 +174,7 @@ class Prefetcher:
         self._reports.read(reply, refused=len(self._put_off))
         self._cursor = self._cursor.after(question, reply, behind=self.window.behind)
         self.last_change = self.last_change or reply.last_change
+        self.has_backfills = self.has_backfills or reply.backfills > 0
         for schedule in again:
             self._again.pop(schedule, None)
         yield from self._know(term, reply.seen)
@@ -301,34 +311,40 @@ class Prefetcher:
             self._cursor = self._cursor.by(score)
 
 
-class Auditor:
-    """Reads a page of schedules each period, and has those read again that are in no plan."""
+class CappedReports:
+    """Reports of the plan: changes since the last report."""
 
-    def __init__(
-        self, schedules: Schedules, client: FencedClient, *, period_ns: int, again: Callable[[str], None]
-    ) -> None:
-        self._schedules = schedules
-        self._client = client
-        self._period_ns = period_ns
-        self._again = again
+    def __init__(self, report: Reporter) -> None:
+        self._report = report
+        self._overdue = 0
         self.begin()
 
     def begin(self) -> None:
         """Start a term."""
-        self._cursor = "0"
-        self.wake_ns = self._client.clock.elapsed_ns() + self._period_ns
+        self._is_first = True
+        self._announced = 0
+        self._foreign = ""
 
-    def work(self, term: Term) -> Steps[bool]:
-        """Search one page if it is time; return whether it was."""
-        if self._client.clock.elapsed_ns() < self.wake_ns:
-            return False
-        self.wake_ns = self._client.clock.elapsed_ns() + self._period_ns
-        try:
-            self._cursor, lost = yield from self._client.ask(term, self._schedules.audit(self._cursor))
-        except StoreRefusedError as error:
-            self._client.report("reading_refused", what="audit", error=str(error))
-            return True
-        for schedule in lost:
-            self._client.report("schedule_overdue", schedule=schedule, reason="it is in no plan")
-            self._again(schedule)
-        return True
+    def read(self, reply: DueReply, *, refused: int) -> None:
+        """Report how many schedules there are, and that some are overdue."""
+        if self._is_first:
+            self._report("term_read", schedules=reply.defined)
+            self._is_first = False
+        if reply.overdue and not self._overdue:
+            self._report("schedule_overdue", count=reply.overdue, reason="due more than a minute ago")
+        self._overdue = reply.overdue
+        if reply.foreign and reply.foreign != self._foreign:
+            self._report("reading_refused", what=reply.foreign, error="a key of this cluster holds another type")
+        self._foreign = reply.foreign
+        counts = {name: getattr(reply, name) for name in ("defined", "planned", "overdue", "paused", "invalid")}
+        self._report("plan", **counts, refused=refused)
+
+    def planned(self, plan: PlanItem, ready: DueSchedule | None) -> None:
+        """Report that a schedule has a place in the plan."""
+        if plan.set_pause and plan.set_pause != "-":
+            self._report("schedule_auto_paused", schedule=plan.seen.schedule, reason="its runs keep failing")
+        if ready is None or self._announced >= ANNOUNCED_MAX:
+            return
+        self._announced += 1
+        trigger = ready.known.trigger.describe()
+        self._report("schedule_planned", schedule=plan.seen.schedule, trigger=trigger, next_ms=ready.nominal_ms)

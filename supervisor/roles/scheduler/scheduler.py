@@ -23,17 +23,16 @@ from random import Random
 from supervisor.clock import Clock
 from supervisor.core.effects import Reporter, Sleep, Steps, Watch
 from supervisor.core.election.lease import Term
-from supervisor.core.errors import FencedError, StoreRefusedError
+from supervisor.core.errors import FencedError
 from supervisor.core.model import ScheduleDef
 from supervisor.core.supervision.scoreboard import Board
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.scheduler.backfill import Backfills
 from supervisor.roles.scheduler.config_sync import ConfigSync
-from supervisor.roles.scheduler.fenced_client import FencedClient, TermOverError, same
+from supervisor.roles.scheduler.fenced_client import Auditor, FencedClient, Lateness, TermOverError, TzdataUpdate, same
 from supervisor.roles.scheduler.fire_items import DecisionTime
 from supervisor.roles.scheduler.firing import FireDispatcher
-from supervisor.roles.scheduler.prefetcher import Auditor, Prefetcher
-from supervisor.roles.scheduler.reports import LATENESS_NS, Lateness
+from supervisor.roles.scheduler.prefetcher import Prefetcher
 from supervisor.store.schedules.fire import Schedules
 
 LATE_BATCH = 50
@@ -58,7 +57,7 @@ class Scheduler:
     audit_ns = 10_000 * MILLISECOND_NS
     """How often a page of all schedules is searched for those that nothing would ever look at."""
 
-    lateness_ns = LATENESS_NS
+    lateness_ns = 5000 * MILLISECOND_NS
     """How often schedules are asked for that break what they promise about their runs."""
 
     def __init__(
@@ -95,8 +94,11 @@ class Scheduler:
             is_outdated=lambda schedule, body: self._declaring.is_outdated(schedule, body),  # noqa: PLW0108 - replaced
         )
         self._auditor = Auditor(schedules, self._client, period_ns=self.audit_ns, again=self._prefetcher.again)
-        self._rezoning = TzdataUpdate(schedules, self._client, zones_version)
-        self._lateness = Lateness(schedules, self._client, period_ns=self.lateness_ns)
+        self._standing = (
+            TzdataUpdate(schedules, self._client, zones_version, then=self._prefetcher.expect),
+            Lateness(schedules, self._client, period_ns=self.lateness_ns),
+            self._auditor,
+        )
         self._firing = FireDispatcher(schedules, self._client, self._prefetcher, moment=self._moment)
         self._refused: Term | None = None
         self._refused_until_ns = 0  # no renewal before the refusal is trusted for as long
@@ -152,11 +154,10 @@ class Scheduler:
         self._prefetcher.begin()
         self._prefetcher.marks.begin(term)
         self._firing.begin()
-        self._rezoning.begin()
         self._is_served = False  # whether what is due at its start was looked at
         self._declaring.begin()
-        self._auditor.begin()
-        self._lateness.begin()
+        for question in self._standing:
+            question.begin()
         try:
             yield from self._prefetcher.marks.restore(term, self._definitions)  # before anything is defined anew
             while True:
@@ -174,6 +175,7 @@ class Scheduler:
             if event := _REQUESTED.get(fields.get("kind", "")):
                 self._report(event, schedule=fields.get("schedule", ""))
         if self._backfills is not None and any(fields.get("kind") == "backfill" for _, fields in changes):
+            self._prefetcher.has_backfills = True
             self._backfills.wake()
 
     def _work(self, term: Term) -> Steps[bool]:
@@ -195,12 +197,12 @@ class Scheduler:
             return True
         if (yield from self._fire_late(term, moment)) or (yield from self._declare(term)):
             return True
-        if (yield from self._rezoning.work(term)):
-            self._prefetcher.expect()
-            return True
-        if self._backfills is not None and (yield from self._backfills.work(term)):
-            return True
-        return (yield from self._lateness.work(term)) or (yield from self._auditor.work(term))
+        for question in self._standing:
+            if (yield from question.work(term)):
+                return True
+        if self._backfills is None or not self._prefetcher.has_backfills:
+            return False
+        return (yield from self._backfills.work(term))
 
     def _fire_late(self, term: Term, moment: DecisionTime) -> Steps[bool]:
         """Fire a small batch of late runs, as many in a second as is allowed."""
@@ -243,8 +245,8 @@ class Scheduler:
     def _wake_ns(self) -> int:
         """Return when to look again. Timers may fire early and the wall clock may step, so look often."""
         now_ns, now_ms = self._clock.elapsed_ns(), self._clock.wall_ms()
-        wake_ns = min(now_ns + self.slice_ns, self._prefetcher.reconcile_at_ns, self._auditor.wake_ns)
-        wake_ns = min(wake_ns, self._lateness.wake_ns, self._declaring.wake_ns)
+        wake_ns = min(now_ns + self.slice_ns, self._prefetcher.reconcile_at_ns, self._declaring.wake_ns)
+        wake_ns = min(wake_ns, *(question.wake_ns for question in self._standing))
         due_ms = self._prefetcher.window.next_ms()
         if due_ms is not None:
             wake_ns = min(wake_ns, now_ns + (due_ms - now_ms) * MILLISECOND_NS)
@@ -253,49 +255,6 @@ class Scheduler:
             wake_ns = min(wake_ns, self._firing.held_until_ns)
         if self._prefetcher.window.behind:
             wake_ns = min(wake_ns, self._late_at_ns)
-        if self._backfills is not None:
+        if self._backfills is not None and self._prefetcher.has_backfills:
             wake_ns = min(wake_ns, self._backfills.wake_ns)
         return max(wake_ns, now_ns)
-
-
-class TzdataUpdate:
-    """Goes through the stored schedules once a term, page by page, if the version differs.
-
-    Guarantees
-        A due time that new zone data moves to an earlier instant is fired then, once a leader has the data.
-        A crash half-way leaves the former version beside the plan, so the next leader begins again.
-
-    Does not guarantee
-        Anything while replicas with different data lead in turn: each plans by its own.
-    """
-
-    def __init__(self, schedules: Schedules, client: FencedClient, version: str) -> None:
-        self._schedules = schedules
-        self._client = client
-        self._version = version  # empty: it is not asked about
-        self._cursor: str | None = None
-
-    def begin(self) -> None:
-        """Start a term."""
-        self._cursor = "0" if self._version else None
-
-    def work(self, term: Term) -> Steps[bool]:
-        """Ask about one page; False when there is none left in this term, or Redis refuses.
-
-        Raises:
-            TermOverError: the board has another term, or the tree stops.
-            FencedError: Redis has another term.
-        """
-        if self._cursor is None:
-            return False
-        call = self._schedules.rezone(term, version=self._version, cursor=self._cursor)
-        try:
-            cursor, count = yield from self._client.ask(term, call)
-        except StoreRefusedError as error:
-            self._client.report("reading_refused", what="zones", error=str(error))
-            self._cursor = None
-            return False
-        self._cursor = None if cursor == "0" else cursor
-        if count:
-            self._client.report("schedules_rezoned", count=count, version=self._version)
-        return True

@@ -12,9 +12,10 @@ Does not guarantee
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
+from typing import NamedTuple
 
 from supervisor.roles.scheduler.fire_items import DecisionTime, DueSchedule
 from supervisor.store.schedules.fire import DuePage
@@ -27,6 +28,8 @@ FIRST_PAGE = 50  # of a term: what is due at its start is fired before the rest 
 FORGOTTEN_MS = 500  # what was due so long ago and still is in the plan is not in the window
 NEVER_MS = 1 << 62
 OVERDUE_MS = 60_000
+REFUSED_MS = 60_000  # how long what Redis refused alone is left alone
+REFUSED_MAX = 100_000
 
 
 class Window:
@@ -237,3 +240,45 @@ class DueHeap:
     def _drop_replaced(self) -> None:
         while self._heap and self._times.get(self._heap[0][1]) != self._heap[0][0]:
             heappop(self._heap)
+
+
+class _PutOff(NamedTuple):
+    until_ms: int
+    is_planned: bool  # whether its place in the plan of Redis can be moved
+
+
+class PutOff:
+    """Schedules that Redis refuses, each left alone for a minute. Those that never came back are forgotten first."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _PutOff] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def __contains__(self, schedule: object) -> bool:
+        return schedule in self._known
+
+    def add(self, schedules: Sequence[str], now_ms: int, *, is_planned: bool = True) -> list[str]:
+        """Leave ``schedules`` alone from now on; return those that were not known to be refused."""
+        new = [schedule for schedule in schedules if schedule not in self._known]
+        for schedule in schedules:
+            self._known[schedule] = _PutOff(now_ms + REFUSED_MS, is_planned)
+        while len(self._known) > REFUSED_MAX:
+            del self._known[next(iter(self._known))]
+        return new
+
+    def drop(self, schedule: str) -> bool:
+        """Forget ``schedule``: it was accepted, or is gone. Return whether it was known."""
+        return self._known.pop(schedule, None) is not None
+
+    def until_ms(self, schedule: str, now_ms: int) -> int | None:
+        """Return until when ``schedule`` is left alone; None: it is not, or its time is over."""
+        known = self._known.get(schedule)
+        if known is None or known.until_ms <= now_ms:
+            return None
+        return min(known.until_ms, now_ms + REFUSED_MS)  # the clock may have been set back
+
+    def is_planned(self, schedule: str) -> bool:
+        """Return whether the place of ``schedule`` in the plan can be moved."""
+        return self._known[schedule].is_planned

@@ -171,6 +171,7 @@ class DueReply:
     paused: int = 0
     invalid: int = 0  # schedules whose definition cannot be used
     foreign: str = ""  # streams that only inform and whose keys hold another type
+    backfills: int = 0  # on record, most of them ended
     seen: list[Seen]
 
 
@@ -228,7 +229,7 @@ def parse_planned(reply: Any) -> list[PlanCode]:
 def parse_due(reply: Any) -> DueReply:
     """Parse the reply of ``schedule_due``."""
     now_ms, planned, defined, overdue, next_ms, is_full, last_change, is_late_full, paused, invalid = reply[:10]
-    foreign, *flat = reply[10:]
+    foreign, backfills, *flat = reply[10:]
     return DueReply(
         now_ms=number(now_ms),
         planned=number(planned),
@@ -241,6 +242,7 @@ def parse_due(reply: Any) -> DueReply:
         paused=number(paused),
         invalid=number(invalid),
         foreign=text(foreign).strip(),
+        backfills=number(backfills),
         seen=list(_seen(flat)),
     )
 

@@ -11,7 +11,7 @@ import pytest
 from supervisor.core.model import Outcome
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.operations import schedule_control
-from supervisor.roles.scheduler.reports import Lateness
+from supervisor.roles.scheduler.fenced_client import Lateness
 from supervisor.store.queues.runs import Ack
 from supervisor.store.schedules.definitions import Definitions
 from supervisor.store.schedules.reads import Record, Views

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from supervisor.roles.scheduler.reports import NAMED_MAX, CappedReports
+from supervisor.roles.scheduler.prefetcher import NAMED_MAX, CappedReports
 from supervisor.store.wire.fire import DueReply
+from tests.unit.roles.scheduler.scheduler_stepper import serving
 
 
 def reply(overdue: int) -> DueReply:
@@ -26,12 +27,13 @@ def test_schedules_that_are_overdue_are_reported_from_the_first_read_on_once_eac
 
 def test_a_line_names_a_few_of_many_refused_schedules_and_counts_all() -> None:
     """Ten thousand names would be a line that no collector takes."""
-    told: list[tuple[str, dict[str, Any]]] = []
-    telling = CappedReports(lambda event, **fields: told.append((event, fields)))
+    bench = serving()
+    prefetcher = bench.scheduler._prefetcher
     names = [f"s{number}" for number in range(NAMED_MAX + 5)]
-    telling.put_off(names, "WRONGTYPE")
-    telling.accepted(names)
-    telling.accepted([])
+    prefetcher.put_off(names, "WRONGTYPE")
+    prefetcher.accepted(names)
+    prefetcher.accepted(names)
+    told = [(event, fields) for event, fields in bench.told if "schedules" in fields and event != "term_read"]
     assert [(event, len(fields["schedules"]), fields["count"]) for event, fields in told] == [
         ("schedules_put_off", NAMED_MAX, NAMED_MAX + 5),
         ("schedules_accepted_again", NAMED_MAX, NAMED_MAX + 5),

@@ -6,7 +6,8 @@ from supervisor.core.effects import RunScript, Sleep, Watch
 from supervisor.core.election.lease import Term
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.model import Kind, ScheduleDef, Template
-from supervisor.roles.scheduler.fenced_client import REFUSED_MAX, REFUSED_MS, VAIN_NS, PutOff
+from supervisor.roles.scheduler.fenced_client import VAIN_NS
+from supervisor.roles.scheduler.window import REFUSED_MAX, REFUSED_MS, PutOff
 from supervisor.store.wire.fire import FireCode
 from tests.unit.roles.scheduler.scheduler_stepper import SOON, START_MS, TERM, SchedulerStepper, serving
 
