@@ -62,8 +62,8 @@ class InstantType(click.ParamType):  # type: ignore[type-arg]  # generic since c
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         """Return milliseconds since 1970; a usage error names the fault."""
         from supervisor.clock import SystemClock
+        from supervisor.core.durations import parse_duration
         from supervisor.settings.schedules.instants import parse_bound
-        from supervisor.settings.sections.durations import parse_duration
 
         if isinstance(value, int):
             return value

@@ -22,10 +22,10 @@ from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_NO, CannotBindError, TenureError
 from supervisor.process.system.descriptors import DESCRIPTORS_MIN, descriptors_short
 from supervisor.process.system.unix_listening import is_stale
+from supervisor.settings.base import split
 from supervisor.settings.rules.redis_exposure import exposures
 from supervisor.settings.schedules.calendars import ending_notes
 from supervisor.settings.sections.models import Settings
-from supervisor.settings.sections.violation import split
 
 if TYPE_CHECKING:
     from supervisor.operations.leader import CandidateInfo, LeaseView

@@ -32,7 +32,7 @@ class DurationType(click.ParamType):  # type: ignore[type-arg]  # generic since 
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         """Return the seconds; a usage error names the fault."""
-        from supervisor.settings.sections.durations import parse_duration
+        from supervisor.core.durations import parse_duration
 
         if isinstance(value, float):
             return value

@@ -22,10 +22,10 @@ from supervisor.plugins.contract import (
     origin_of,
 )
 from supervisor.plugins.registration import Registered
+from supervisor.settings.base import split
 from supervisor.settings.loader import Loaded
 from supervisor.settings.schedules.search_path import import_named
 from supervisor.settings.sections.plugins import PluginSettings
-from supervisor.settings.sections.violation import split
 
 GROUP = "tenure.plugins"
 JOBS = frozenset({"plugin.run", "plugin.plan"})

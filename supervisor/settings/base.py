@@ -1,4 +1,4 @@
-"""Base of every settings section: the model, types of names, paths, origins of settings."""
+"""Base of every settings section: the model, types of names and durations, paths, origins of settings, broken rules."""
 
 from __future__ import annotations
 
@@ -6,7 +6,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PlainSerializer,
+    StringConstraints,
+    ValidationInfo,
+    WithJsonSchema,
+)
+
+from supervisor.core.durations import DURATION_PATTERN, format_duration, parse_duration
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 SCHEDULE_ID = r"^[A-Za-z0-9._:/-]{1,200}$"
@@ -51,3 +61,34 @@ class Origins:
     """Path of a setting to file:line, variable or flag; absent: its default, or left out."""
 
     left_out: int = field(default=0, compare=False)
+
+
+def _validate(value: Any, info: ValidationInfo) -> float:
+    # The loader validates JSON. Numbers in Python mode come from code and from defaults, and are seconds.
+    if info.mode == "python" and isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    return parse_duration(value)
+
+
+Seconds = Annotated[
+    float,
+    BeforeValidator(_validate),
+    PlainSerializer(format_duration, return_type=str),
+    WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN}),
+]
+"""A field in seconds that people write with a unit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """One broken rule. The first path is the one a person is sent to, unless only others were written."""
+
+    paths: tuple[Path, ...]
+    message: str
+    remedy: str = ""
+
+
+def split(message: str) -> tuple[str, str]:
+    """Return the message and the remedy of an error of the core, which separates them by a semicolon."""
+    text, _, remedy = message.rpartition("; ")
+    return (text, remedy) if text else (message, "")

@@ -12,9 +12,9 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
+from supervisor.core.durations import format_duration
 from supervisor.settings.render import inline_yaml, public_view
 from supervisor.settings.schema import Shape, ShapeKind, settings_shape
-from supervisor.settings.sections.durations import format_duration
 from supervisor.settings.sections.models import Fsync, Settings, WorkerKind
 
 _COLUMNS = 100

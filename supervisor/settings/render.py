@@ -16,13 +16,13 @@ from typing import Any
 
 import yaml
 
+from supervisor.core.durations import DURATION_PATTERN, format_duration
 from supervisor.settings.base import Path
 from supervisor.settings.document import DEFAULT_ORIGIN, format_path
 from supervisor.settings.interpolate import escape
 from supervisor.settings.loader import Loaded
 from supervisor.settings.masking import EMBEDDED
 from supervisor.settings.scalars import resolve
-from supervisor.settings.sections.durations import DURATION_PATTERN, format_duration
 from supervisor.settings.sections.models import Settings
 
 _WIDTH = 1_000_000  # never fold: one setting is one line

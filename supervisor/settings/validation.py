@@ -16,18 +16,17 @@ from typing import Any
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from supervisor.core.durations import format_duration
 from supervisor.core.errors import Problem
 from supervisor.core.suggestions import suggestion
-from supervisor.settings.base import MODULE, NAME, SCHEDULE_ID, Path
+from supervisor.settings.base import MODULE, NAME, SCHEDULE_ID, Path, Violation
 from supervisor.settings.document import Node, format_path, with_text, without
 from supervisor.settings.masking import mask_url
 from supervisor.settings.rules.cross_rules import violations
 from supervisor.settings.scalars import resolve
 from supervisor.settings.schema import Shape, ShapeKind
-from supervisor.settings.sections.durations import format_duration
 from supervisor.settings.sections.models import Settings
 from supervisor.settings.sections.plugins import REFERENCE
-from supervisor.settings.sections.violation import Violation
 
 _ECHO_MAX = 60
 _ROUNDS_MAX = 5

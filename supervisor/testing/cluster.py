@@ -21,9 +21,9 @@ from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, Self, cast
 
+from supervisor.core.durations import parse_duration
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.scheduler.scheduler import Scheduler
-from supervisor.settings.sections.durations import parse_duration
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.client.sync_client import AsyncStore
 from supervisor.store.election.leases import Leases

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from supervisor.clock import SystemClock
+from supervisor.core.durations import parse_duration
 from supervisor.core.units import SECOND_NS
 from supervisor.importers.cloudforet.report import ImportReport
 from supervisor.settings.base import Path as TreePath
 from supervisor.settings.document import Node
 from supervisor.settings.masking import mask_url
-from supervisor.settings.sections.durations import parse_duration
 
 if TYPE_CHECKING:
     from urllib.request import OpenerDirector

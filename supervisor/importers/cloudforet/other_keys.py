@@ -14,11 +14,10 @@ from supervisor.core.cron.zones import UnknownZoneError, zone
 from supervisor.core.suggestions import closest
 from supervisor.importers.cloudforet.classes import split_name
 from supervisor.importers.cloudforet.report import ImportReport, shown
-from supervisor.settings.base import MODULE, NAME
+from supervisor.settings.base import MODULE, NAME, split
 from supervisor.settings.document import Node
 from supervisor.settings.interpolate import interpolate
 from supervisor.settings.schema import Shape, ShapeKind
-from supervisor.settings.sections.violation import split
 
 USED = frozenset({"SCHEDULERS", "QUEUES", "WORKERS", "TOKEN", "timezone", "phase", "packages", "compat"})
 LEGACY = "SCHEDULER"

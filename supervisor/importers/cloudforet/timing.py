@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+from supervisor.core.durations import format_duration, parse_duration
 from supervisor.importers.cloudforet.classes import SourceClass, TimingKind
 from supervisor.importers.cloudforet.report import ImportReport, shown
 from supervisor.settings.base import Path
 from supervisor.settings.document import Node
-from supervisor.settings.sections.durations import format_duration, parse_duration
 
 HOURS_WITHOUT_UNIT_MAX = 168
 """More hours than a week has are not believed beside a ``minute``: somebody meant seconds."""

@@ -13,9 +13,10 @@ from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
 from supervisor.core import features
+from supervisor.core.durations import format_duration
 from supervisor.core.supervision.shutdown import BOUND_AFTER_GRACE_NS
 from supervisor.core.units import SECOND_NS
-from supervisor.settings.base import Path, Section
+from supervisor.settings.base import Path, Section, Violation
 from supervisor.settings.masking import EMBEDDED, MASK
 from supervisor.settings.rules.webhook_rules import (
     MASKED,
@@ -29,13 +30,11 @@ from supervisor.settings.schedules.checks import faults_of_checks
 from supervisor.settings.schedules.rules import faults_of_set
 from supervisor.settings.sections.cloudforet import Bridge
 from supervisor.settings.sections.commands import faults_of_commands
-from supervisor.settings.sections.durations import format_duration
 from supervisor.settings.sections.job_references import broken_destinations
 from supervisor.settings.sections.models import Durability, RedisSettings, Settings
 from supervisor.settings.sections.pipeline import WebhookSettings
 from supervisor.settings.sections.plugins import broken_rules
 from supervisor.settings.sections.redis_url import RedisUrlError, Topology, parse_redis_url
-from supervisor.settings.sections.violation import Violation
 
 _TLS = ("tls_ca_file", "tls_cert_file", "tls_key_file")
 _EPSILON = 1e-9  # durations are whole milliseconds; their sums as floats are not exact

@@ -21,14 +21,13 @@ from supervisor.core.calendars.icalendar import LENGTH_MAX, IcsDays, IcsError, r
 from supervisor.core.errors import Problem
 from supervisor.core.model import CalendarDays, Exclusion
 from supervisor.core.suggestions import suggestion
-from supervisor.settings.base import Path
+from supervisor.settings.base import Path, Violation, split
 from supervisor.settings.document import Node, format_path
 from supervisor.settings.interpolate import directory_of
 from supervisor.settings.schedules.instants import is_date
 from supervisor.settings.schedules.rules import exclusion_of
 from supervisor.settings.schedules.settings import ExcludeSettings, ScheduleSettings
 from supervisor.settings.sections.calendars import DATES_MAX, NamedCalendarSettings
-from supervisor.settings.sections.violation import Violation, split
 from supervisor.trust import open_regular
 
 ICS_BYTES_MAX = 1024 * 1024

@@ -12,13 +12,11 @@ from supervisor.core.cron.zones import UnknownZoneError, zone
 from supervisor.core.jobs.hooks import order
 from supervisor.core.model import Check
 from supervisor.core.schedules.checks import DAYS, LETTERS, POINT, QUOTA_MAX
-from supervisor.settings.base import Path, Section
+from supervisor.settings.base import Path, Seconds, Section, Violation, split
 from supervisor.settings.schedules.instants import parse_instant
 from supervisor.settings.schedules.rules import exclusion_faults, exclusion_of
 from supervisor.settings.schedules.settings import ExcludeSettings, Text
-from supervisor.settings.sections.durations import Seconds
 from supervisor.settings.sections.pipeline import HooksSettings
-from supervisor.settings.sections.violation import Violation, split
 
 
 class BlackoutSettings(Section):

@@ -17,13 +17,12 @@ from supervisor.core.durations import format_duration
 from supervisor.core.errors import ConfigError, Problem, UnknownJobError, shown
 from supervisor.core.jobs.registry import Registry, registry
 from supervisor.core.schedules.declared import DeclaredSchedule, schedules
-from supervisor.settings.base import SCHEDULE_ID
+from supervisor.settings.base import SCHEDULE_ID, Violation
 from supervisor.settings.document import Node, format_path, wrap
 from supervisor.settings.loader import Loaded
 from supervisor.settings.schedules.rules import faults_of_set
 from supervisor.settings.schedules.search_path import import_named, module_of
 from supervisor.settings.schema import settings_shape
-from supervisor.settings.sections.violation import Violation
 from supervisor.settings.validation import conform, validate
 
 _NUMBER_END = 2**63

@@ -20,6 +20,7 @@ import msgspec
 
 from supervisor.core.calendars.days import OverExcludedError
 from supervisor.core.cron.fields import interval_of, split_zone
+from supervisor.core.durations import parse_duration
 from supervisor.core.errors import Problem
 from supervisor.core.jobs.registry import Registry, registry
 from supervisor.core.model import OWN_TRIGGER, PAYLOAD_BYTES_MAX, After, ScheduleDef, Template, When
@@ -35,7 +36,6 @@ from supervisor.settings.schedules.settings import ScheduleSettings, WhenSetting
 from supervisor.settings.schedules.template import ScheduleFault, template_of
 from supervisor.settings.schema import settings_shape
 from supervisor.settings.sections.calendars import NamedCalendarSettings
-from supervisor.settings.sections.durations import parse_duration
 from supervisor.settings.sections.models import Settings
 from supervisor.settings.sections.pipeline import ProfileSettings
 from supervisor.settings.validation import conform, validate

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 
 from supervisor.core.schedules.triggers import loop_of
-from supervisor.settings.base import Path
+from supervisor.settings.base import Path, Violation
 from supervisor.settings.schedules.settings import ScheduleSettings
-from supervisor.settings.sections.violation import Violation
 
 FOLLOWERS_MAX = 100
 """How many may follow one schedule: the step that ends its run looks at each."""

@@ -19,13 +19,13 @@ from supervisor.core.jobs.profile_policies import DEFAULT_PROFILE
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.schedules import checks
 from supervisor.core.suggestions import suggestion
+from supervisor.settings.base import split
 from supervisor.settings.document import DEFAULT_ORIGIN, format_path
 from supervisor.settings.loader import Loaded
 from supervisor.settings.schedules.profiles import unknown_profile
 from supervisor.settings.schedules.search_path import import_named, search_here
 from supervisor.settings.sections.models import Settings
 from supervisor.settings.sections.pipeline import HooksSettings, WebhookSettings
-from supervisor.settings.sections.violation import split
 
 GROUP = "tenure.hooks"
 _UNDO = "unreserve"

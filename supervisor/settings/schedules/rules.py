@@ -10,13 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from supervisor.core.cron.expression import CronError, compile_cron
 from supervisor.core.cron.fields import interval_of, split_zone
 from supervisor.core.cron.zones import UnknownZoneError, zone
+from supervisor.core.durations import format_duration, parse_duration
 from supervisor.core.model import CalendarInterval, Exclusion
-from supervisor.settings.base import Path
+from supervisor.settings.base import Path, Violation, split
 from supervisor.settings.schedules.followers import loops, times_beside_after
 from supervisor.settings.schedules.instants import is_date, parse_clock, parse_date, parse_day, parse_instant
 from supervisor.settings.schedules.settings import CalendarSettings, ExcludeSettings, ScheduleSettings, WhenSettings
-from supervisor.settings.sections.durations import format_duration, parse_duration
-from supervisor.settings.sections.violation import Violation, split
 
 EVERY_MS_MIN = 100
 LEASE_S = 5.0

@@ -8,9 +8,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, GetJsonSchemaHandler, StringConstraints, model_validator
 from pydantic_core import CoreSchema
 
-from supervisor.settings.base import SCHEDULE_ID, Name, QueueName, Section
+from supervisor.settings.base import SCHEDULE_ID, Name, QueueName, Seconds, Section
 from supervisor.settings.sections.calendars import CalendarName
-from supervisor.settings.sections.durations import Seconds
 
 _DAY_S = 86_400.0
 _LONG_S = 3660 * _DAY_S  # ten years

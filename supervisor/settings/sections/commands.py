@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from pydantic import Field, SecretStr
 
 from supervisor.core.signing import KEY_CHARS_MIN, Signer
-from supervisor.settings.base import Section
-from supervisor.settings.sections.violation import Violation
+from supervisor.settings.base import Section, Violation
 
 
 class CommandSettings(Section):

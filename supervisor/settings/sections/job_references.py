@@ -9,8 +9,7 @@ from pydantic import Field
 
 from supervisor.core.jobs.destinations import destination_fault
 from supervisor.core.jobs.references import ENV_ALLOWED, FILES_ALLOWED
-from supervisor.settings.base import Section
-from supervisor.settings.sections.violation import Violation
+from supervisor.settings.base import Section, Violation
 
 
 class JobReferenceSettings(Section):

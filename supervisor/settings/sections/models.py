@@ -19,13 +19,12 @@ from pydantic import Field, PrivateAttr, SecretStr, SerializerFunctionWrapHandle
 
 from supervisor.core.election.lease import DataLoss
 from supervisor.core.features import FAST_CRASH_DETECTION, is_enabled
-from supervisor.settings.base import ModuleName, Name, Origins, Path, QueueName, ScheduleId, Section
+from supervisor.settings.base import ModuleName, Name, Origins, Path, QueueName, ScheduleId, Seconds, Section
 from supervisor.settings.masking import EMBEDDED, MASK, mask_redis_url, mask_references
 from supervisor.settings.schedules.settings import SchedulerSettings, ScheduleSettings
 from supervisor.settings.sections.calendars import CalendarName, NamedCalendarSettings
 from supervisor.settings.sections.cloudforet import CloudforetSettings
 from supervisor.settings.sections.commands import CommandSettings
-from supervisor.settings.sections.durations import Seconds
 from supervisor.settings.sections.job_references import JobDestinationSettings, JobReferenceSettings
 from supervisor.settings.sections.pipeline import Profiles, Webhooks, default_profiles
 from supervisor.settings.sections.plugins import PLUGINS_MAX, PluginSettings

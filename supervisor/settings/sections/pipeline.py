@@ -7,9 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, SecretStr, StringConstraints, field_serializer
 
 from supervisor.core.jobs.profile_policies import DEFAULT_PROFILE
-from supervisor.settings.base import Name, Section
+from supervisor.settings.base import Name, Seconds, Section
 from supervisor.settings.masking import mask_path
-from supervisor.settings.sections.durations import Seconds
 
 HOOK = r"^((gate|filter|reserve|dispatch|after)/)?(\*|[A-Za-z0-9][A-Za-z0-9._:-]{0,127})$"
 HOOKS_MAX = 32

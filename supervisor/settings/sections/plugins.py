@@ -11,11 +11,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, SecretStr, StringConstraints
 
-from supervisor.settings.base import QueueName
+from supervisor.settings.base import QueueName, Seconds, Violation
 from supervisor.settings.masking import MASK
-from supervisor.settings.sections.durations import Seconds
 from supervisor.settings.sections.shell import ConfinedSettings
-from supervisor.settings.sections.violation import Violation
 
 PLUGINS_MAX = 200
 SECRETS_MAX = 100

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from supervisor.settings.base import Section
-from supervisor.settings.sections.durations import Seconds
+from supervisor.settings.base import Seconds, Section
 
 
 class QueueSettings(Section):

@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr, StringConstraints
 
-from supervisor.settings.base import Section
-from supervisor.settings.sections.durations import Seconds
+from supervisor.settings.base import Seconds, Section
 
 JobPattern = Annotated[str, StringConstraints(pattern=r"^(\*|[^\s*]{1,200})$")]
 _ShortName = Annotated[str, StringConstraints(min_length=1, max_length=200)]

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from supervisor.app.configuration import load
+from supervisor.core.durations import parse_duration
 from supervisor.core.supervision.shutdown import BOUND_AFTER_GRACE_NS
-from supervisor.settings.sections.durations import parse_duration
 from tests.integration.deploy.rendering import (
     DEPLOY,
     EXAMPLES,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.settings.sections.durations import format_duration, parse_duration
+from supervisor.core.durations import format_duration, parse_duration
 from supervisor.settings.sections.models import ElectionSettings
 from tests.kit.tables import table
 
