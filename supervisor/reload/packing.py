@@ -17,9 +17,9 @@ from pydantic import SecretStr
 
 from supervisor.reload.audiences import Audience, is_withheld
 from supervisor.settings.base import Origins, Path, Section, key_of
+from supervisor.settings.interpolate import FOLLOWED, FollowedSecret
 from supervisor.settings.masking import MASK
 from supervisor.settings.schedules.settings import ScheduleSettings
-from supervisor.settings.secret_files import FOLLOWED, FollowedSecret
 from supervisor.settings.sections.models import Settings
 
 

@@ -26,15 +26,20 @@ from pathlib import Path
 from supervisor.core.errors import ConfigError, Problem
 from supervisor.settings.base import ORIGINS_MAX, Origins
 from supervisor.settings.base import Path as TreePath
-from supervisor.settings.deprecations import Notice, notices_of
 from supervisor.settings.document import DEFAULT_ORIGIN, Node, format_path, merge, wrap
 from supervisor.settings.importing import Conversion, Importer, MakeImporter
-from supervisor.settings.interpolate import interpolate
-from supervisor.settings.overrides import DEFAULTS_VARIABLE, apply_environment, apply_flags, option_of
+from supervisor.settings.interpolate import follow_files, interpolate
+from supervisor.settings.overrides import (
+    DEFAULTS_VARIABLE,
+    Notice,
+    apply_environment,
+    apply_flags,
+    notices_of,
+    option_of,
+)
 from supervisor.settings.schedules.calendars import with_ics_dates
 from supervisor.settings.schedules.profiles import expanded
 from supervisor.settings.schema import Shape, settings_shape
-from supervisor.settings.secret_files import follow_files
 from supervisor.settings.sections.models import Settings
 from supervisor.settings.validation import conform, validate
 from supervisor.settings.yaml_source import Parsed, read_file

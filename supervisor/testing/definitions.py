@@ -21,10 +21,9 @@ from supervisor.settings.schedules.declarations import with_declared
 from supervisor.settings.schedules.definitions import definition_of
 from supervisor.settings.schedules.profiles import expanded
 from supervisor.settings.schedules.rules import faults_of
-from supervisor.settings.schedules.settings import ScheduleSettings
+from supervisor.settings.schedules.settings import NamedCalendarSettings, ScheduleSettings
 from supervisor.settings.schedules.template import template_of
 from supervisor.settings.schema import settings_shape
-from supervisor.settings.sections.calendars import NamedCalendarSettings
 from supervisor.settings.sections.models import ElectionSettings, Settings
 from supervisor.settings.sections.pipeline import ProfileSettings
 

@@ -42,7 +42,7 @@ def take_setting_flags(
     Raises:
         click.UsageError: the last word is a flag that needs a value, or a flag is nearly one of a setting.
     """
-    from supervisor.settings.deprecations import FOREIGN_FLAGS
+    from supervisor.settings.overrides import FOREIGN_FLAGS
 
     rest: list[str] = []
     found: dict[str, Flag] = {}
@@ -75,7 +75,7 @@ def _suggest(name: str, known: Collection[str]) -> None:
 
 
 def _path(name: str) -> str | None:
-    from supervisor.settings.deprecations import OLD_FLAGS
+    from supervisor.settings.overrides import OLD_FLAGS
 
     return OLD_FLAGS.get(name) or flag_paths().get(name)
 
@@ -124,8 +124,7 @@ def _leaves() -> Iterator[tuple[tuple[str, ...], Shape]]:
 
 def flag_rows() -> list[dict[str, str]]:
     """Return every such flag with its default and its meaning, for people to look through."""
-    from supervisor.settings.deprecations import OLD_FLAGS, REMOVED_IN
-    from supervisor.settings.overrides import flag_of
+    from supervisor.settings.overrides import OLD_FLAGS, REMOVED_IN, flag_of
     from supervisor.settings.render import inline_yaml, public_view
     from supervisor.settings.sections.models import Settings
 

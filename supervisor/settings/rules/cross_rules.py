@@ -12,19 +12,16 @@ import sys
 from collections.abc import Iterator, Sequence
 from urllib.parse import urlsplit
 
+from pydantic import SecretStr
+
 from supervisor.core import features
 from supervisor.core.durations import format_duration
+from supervisor.core.network.host_names import is_loopback
+from supervisor.core.signing import WEBHOOK_SECRET_CHARS_MIN
 from supervisor.core.supervision.shutdown import BOUND_AFTER_GRACE_NS
 from supervisor.core.units import SECOND_NS
 from supervisor.settings.base import Path, Section, Violation
 from supervisor.settings.masking import EMBEDDED, MASK
-from supervisor.settings.rules.webhook_rules import (
-    MASKED,
-    READABLE,
-    is_credential,
-    is_readable_on_the_way,
-    secret_fault,
-)
 from supervisor.settings.schedules.calendars import calendar_faults, faults_of_calendars
 from supervisor.settings.schedules.checks import faults_of_checks
 from supervisor.settings.schedules.rules import faults_of_set
@@ -36,6 +33,12 @@ from supervisor.settings.sections.pipeline import WebhookSettings
 from supervisor.settings.sections.plugins import broken_rules
 from supervisor.settings.sections.redis_url import RedisUrlError, Topology, parse_redis_url
 
+READABLE = (
+    "would be readable on the way to another machine",
+    "write https://, or have requests signed by a secret instead, which is never sent",
+)
+MASKED = ("is the mask of a secret in printed settings", "put the secret back, or use ${file:…}")
+_CREDENTIAL = re.compile(r"(?i)auth|cookie|token|key|secret|pass|credential")
 _TLS = ("tls_ca_file", "tls_cert_file", "tls_key_file")
 _EPSILON = 1e-9  # durations are whole milliseconds; their sums as floats are not exact
 
@@ -276,3 +279,25 @@ def _fault_of_url(url: str) -> str:
     if MASK in url:
         return "holds the mask of a secret in printed settings"
     return "holds a user or password" if parts.username is not None or parts.password is not None else ""
+
+
+def is_credential(header: str) -> bool:
+    """Return whether a header of this name is meant to prove who sends it."""
+    return _CREDENTIAL.search(header) is not None
+
+
+def is_readable_on_the_way(url: str) -> bool:
+    """Return whether data sent to ``url`` leave this machine without TLS."""
+    parts = urlsplit(url)
+    return parts.scheme == "http" and not is_loopback(parts.hostname or "")
+
+
+def secret_fault(secret: SecretStr | None) -> tuple[str, str] | None:
+    """Return the fault of a secret that signs, and the remedy; None without one."""
+    if secret is None:
+        return None
+    if secret.get_secret_value() == MASK:
+        return MASKED
+    if len(secret.get_secret_value()) < WEBHOOK_SECRET_CHARS_MIN:
+        return f"has fewer than {WEBHOOK_SECRET_CHARS_MIN} characters", "make it random: openssl rand -hex 32"
+    return None

@@ -26,8 +26,7 @@ from supervisor.settings.document import Node, format_path
 from supervisor.settings.interpolate import directory_of
 from supervisor.settings.schedules.instants import is_date
 from supervisor.settings.schedules.rules import exclusion_of
-from supervisor.settings.schedules.settings import ExcludeSettings, ScheduleSettings
-from supervisor.settings.sections.calendars import DATES_MAX, NamedCalendarSettings
+from supervisor.settings.schedules.settings import DATES_MAX, ExcludeSettings, NamedCalendarSettings, ScheduleSettings
 from supervisor.trust import open_regular
 
 ICS_BYTES_MAX = 1024 * 1024

@@ -28,9 +28,9 @@ from supervisor.settings.loader import Loaded, UnusableError, in_reading_order
 from supervisor.settings.schedules import search_path
 from supervisor.settings.schedules.declarations import with_declared
 from supervisor.settings.schedules.definitions import definition_of, faults_of_definition, owners
-from supervisor.settings.schedules.followers import unfollowable
 from supervisor.settings.schedules.hook_sources import problems_of
 from supervisor.settings.schedules.profiles import policies_of
+from supervisor.settings.schedules.rules import unfollowable
 from supervisor.settings.schedules.search_path import (
     AmbiguousModuleError,
     import_named,

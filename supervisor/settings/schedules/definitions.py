@@ -32,10 +32,9 @@ from supervisor.settings.schedules.checks import checks_of
 from supervisor.settings.schedules.instants import parse_instant
 from supervisor.settings.schedules.profiles import profile_of
 from supervisor.settings.schedules.rules import calendar_of, faults_of_renames, zone_of
-from supervisor.settings.schedules.settings import ScheduleSettings, WhenSettings
+from supervisor.settings.schedules.settings import NamedCalendarSettings, ScheduleSettings, WhenSettings
 from supervisor.settings.schedules.template import ScheduleFault, template_of
 from supervisor.settings.schema import settings_shape
-from supervisor.settings.sections.calendars import NamedCalendarSettings
 from supervisor.settings.sections.models import Settings
 from supervisor.settings.sections.pipeline import ProfileSettings
 from supervisor.settings.validation import conform, validate

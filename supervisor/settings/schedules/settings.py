@@ -1,4 +1,4 @@
-"""One schedule as people write it. Rules between its fields are in rules.py."""
+"""One schedule, and the calendars that it may name, as people write them. Rules between fields are in rules.py."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pydantic import Field, GetJsonSchemaHandler, StringConstraints, model_valid
 from pydantic_core import CoreSchema
 
 from supervisor.settings.base import SCHEDULE_ID, Name, QueueName, Seconds, Section
-from supervisor.settings.sections.calendars import CalendarName
 
 _DAY_S = 86_400.0
 _LONG_S = 3660 * _DAY_S  # ten years
@@ -20,6 +19,23 @@ _NAME = re.compile(r"[A-Za-z][^\s*/,]*", re.ASCII)  # an expression has several 
 Text = Annotated[str, StringConstraints(max_length=1000)]
 LongText = Annotated[str, StringConstraints(max_length=10_000)]
 OldId = Annotated[str, StringConstraints(pattern=SCHEDULE_ID)]
+DATES_MAX = 2000
+CALENDAR_NAME = r"^[A-Za-z][A-Za-z0-9_.-]{0,63}$"
+CalendarName = Annotated[str, StringConstraints(pattern=CALENDAR_NAME)]
+_DateText = Annotated[str, StringConstraints(max_length=100)]
+
+
+class NamedCalendarSettings(Section):
+    """A set of days: those of a file, of a list, and days of the week, together."""
+
+    ics: str | None = Field(default=None, min_length=1, max_length=4096)
+    """iCalendar file with all-day events, such as feiertage.ics; a path counts from the file that names it."""
+
+    dates: tuple[_DateText, ...] = ()
+    """Days such as 2026-12-25, 2026-12-24/2026-12-31, or 12-25 for every year, each with a name if wanted."""
+
+    weekdays: tuple[Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"], ...] = Field(default=(), max_length=7)
+    """Days of every week, such as [sat, sun]."""
 
 
 class CalendarSettings(Section):

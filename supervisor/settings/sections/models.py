@@ -21,8 +21,12 @@ from supervisor.core.election.lease import DataLoss
 from supervisor.core.features import FAST_CRASH_DETECTION, is_enabled
 from supervisor.settings.base import ModuleName, Name, Origins, Path, QueueName, ScheduleId, Seconds, Section
 from supervisor.settings.masking import EMBEDDED, MASK, mask_redis_url, mask_references
-from supervisor.settings.schedules.settings import SchedulerSettings, ScheduleSettings
-from supervisor.settings.sections.calendars import CalendarName, NamedCalendarSettings
+from supervisor.settings.schedules.settings import (
+    CalendarName,
+    NamedCalendarSettings,
+    SchedulerSettings,
+    ScheduleSettings,
+)
 from supervisor.settings.sections.cloudforet import CloudforetSettings
 from supervisor.settings.sections.commands import CommandSettings
 from supervisor.settings.sections.job_references import JobDestinationSettings, JobReferenceSettings

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from supervisor.core.errors import Problem
 from supervisor.settings.loader import Loaded
-from supervisor.settings.rules.webhook_rules import READABLE, is_readable_on_the_way, secret_fault
+from supervisor.settings.rules.cross_rules import READABLE, is_readable_on_the_way, secret_fault
 from supervisor.settings.sections.web import SOCKET_PATH_BYTES_MAX, SOCKET_SCHEME
 from supervisor.settings.web.tokens import TokenFileError, read_tokens
 from supervisor.trust import open_regular, uid_of

@@ -9,8 +9,7 @@ import pytest
 
 from supervisor.cli.config.setting_flags import flag_paths, flag_rows, is_switch, take_setting_flags
 from supervisor.cli.help import hyphenated
-from supervisor.settings.deprecations import FOREIGN_FLAGS
-from supervisor.settings.overrides import Flag
+from supervisor.settings.overrides import FOREIGN_FLAGS, Flag
 from tests.kit.tables import table
 
 KNOWN = {"--reason": True, "-c": True, "--all": False, "--port": True}

@@ -11,9 +11,9 @@ from pydantic import BaseModel, SecretStr
 
 from supervisor.reload.audiences import ROLES, SECRET_PLACES, Audience, forget_secrets
 from supervisor.reload.packing import pack, pack_schedules, unpack, unpack_schedules
+from supervisor.settings.interpolate import FollowedSecret
 from supervisor.settings.loader import load
 from supervisor.settings.schema import settings_shape
-from supervisor.settings.secret_files import FollowedSecret
 from supervisor.settings.sections.models import Settings
 
 # One value for each place of the table, each with a secret that says where it stands.

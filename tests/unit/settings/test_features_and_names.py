@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from supervisor.core.errors import ConfigError
-from supervisor.settings.deprecations import OLD_FLAGS
 from supervisor.settings.document import parse_path
 from supervisor.settings.loader import Loaded, load
-from supervisor.settings.overrides import Flag
+from supervisor.settings.overrides import OLD_FLAGS, Flag
 from supervisor.settings.schema import settings_shape
 
 

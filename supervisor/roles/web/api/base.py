@@ -27,7 +27,7 @@ from supervisor.roles.web.api.run_waiting import RunWaiters
 from supervisor.roles.web.cluster_snapshot import Overviews
 from supervisor.roles.web.responses import ASKER, bad_request
 from supervisor.settings.schedules.instants import parse_bound
-from supervisor.settings.sections.calendars import NamedCalendarSettings
+from supervisor.settings.schedules.settings import NamedCalendarSettings
 from supervisor.settings.sections.pipeline import ProfileSettings
 
 Item = TypeVar("Item")
