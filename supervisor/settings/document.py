@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,6 +46,15 @@ class Node:
         elif isinstance(self.value, list):
             for index, child in enumerate(self.value):
                 yield from child.walk((*path, index))
+
+    def mapped(self, change: Callable[[Node, Path], Node], path: Path = ()) -> Node:
+        """Return the tree with each scalar as ``change`` returns it, which is given its path too."""
+        if isinstance(self.value, dict):
+            return Node({key: child.mapped(change, (*path, key)) for key, child in self.value.items()}, self.origin)
+        if isinstance(self.value, list):
+            items = [child.mapped(change, (*path, index)) for index, child in enumerate(self.value)]
+            return Node(items, self.origin)
+        return change(self, path)
 
     def nearest(self, path: Path) -> tuple[Path, Node]:
         """Return the deepest node that exists along ``path``, and its path."""

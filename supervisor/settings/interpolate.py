@@ -45,32 +45,19 @@ def escape(text: str) -> str:
     return _AMBIGUOUS.sub("$${", text)
 
 
-def interpolate(root: Node, shape: Shape, environ: Mapping[str, str]) -> tuple[Node, list[Problem]]:
-    """Return the tree with every reference resolved, and the unresolvable ones."""
-    problems: list[Problem] = []
-    return _walk(root, shape, (), environ, problems), problems
+def interpolate(root: Node, shape: Shape, environ: Mapping[str, str], problems: list[Problem]) -> Node:
+    """Return the tree with every reference resolved; ``problems`` takes the unresolvable ones."""
 
+    def replaced(node: Node, path: Path) -> Node:
+        if not isinstance(node.value, str) or "${" not in node.value:
+            return node
+        try:
+            return _resolved(node, shape.at(path), path, environ)
+        except UnusableReferenceError as error:
+            problems.append(Problem(node.origin, format_path(path), str(error), "or write $${ for a literal ${"))
+            return Node(None, node.origin, source=node.value)
 
-def _walk(node: Node, shape: Shape | None, path: Path, environ: Mapping[str, str], problems: list[Problem]) -> Node:
-    if isinstance(node.value, dict):
-        entries = {
-            key: _walk(child, shape.child(key) if shape else None, (*path, key), environ, problems)
-            for key, child in node.value.items()
-        }
-        return Node(entries, node.origin)
-    if isinstance(node.value, list):
-        item = shape.item if shape else None
-        return Node(
-            [_walk(child, item, (*path, index), environ, problems) for index, child in enumerate(node.value)],
-            node.origin,
-        )
-    if not isinstance(node.value, str) or "${" not in node.value:
-        return node
-    try:
-        return _resolved(node, shape, path, environ)
-    except UnusableReferenceError as error:
-        problems.append(Problem(node.origin, format_path(path), str(error), "or write $${ for a literal ${"))
-        return Node(None, node.origin, source=node.value)
+    return root.mapped(replaced)
 
 
 def _describes_schedule(path: Path) -> bool:

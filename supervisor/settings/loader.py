@@ -134,16 +134,11 @@ def load(
         # Files name all pools or none. Variables and flags may adjust the default ones by id.
         defaults = Settings().model_dump(mode="json", by_alias=True, include={"workers"})
         root = merge(root, wrap(defaults, DEFAULT_ORIGIN), shape) or root
-    root, more = apply_environment(root, shape, environ)
-    problems += more
-    root, more = apply_flags(root, shape, flags)
-    problems += more
-    root, more = interpolate(root, shape, environ)
-    problems += more
-    root, more = with_ics_dates(expanded(root, shape))
-    problems += more
-    settings, more = validate(root, shape, [problem.path for problem in problems if problem.path])
-    problems += more
+    root = apply_environment(root, shape, environ, problems)
+    root = apply_flags(root, shape, flags, problems)
+    root = interpolate(root, shape, environ, problems)
+    root = with_ics_dates(expanded(root, shape), problems)
+    settings = validate(root, shape, problems)
     loaded = None
     if settings is not None:
         references = {path: node.source for path, node in root.walk() if node.source is not None}
@@ -191,9 +186,8 @@ def _read_defaults(environ: Mapping[str, str], shape: Shape, problems: list[Prob
             problems.append(Problem(name, "", f"is not read as {DEFAULTS_VARIABLE}: {why}", "name it by --config"))
             return nothing, ()
     parsed = read_file(file)
-    layer, more = conform(parsed.root or nothing, shape)
-    problems += [*parsed.problems, *more]
-    return layer, (file,)
+    problems += parsed.problems
+    return conform(parsed.root or nothing, shape, problems), (file,)
 
 
 def _yaml_files(directory: Path, problems: list[Problem]) -> list[Path]:
@@ -234,9 +228,7 @@ def _read_files(
         if misplaced is not None:
             problems.append(misplaced)
             continue
-        layer, more = conform(document, shape)
-        problems += more
-        root = merge(root, layer, shape) or root
+        root = merge(root, conform(document, shape, problems), shape) or root
     if converted is None or importer is None:
         return _FileLayers(root, files)
     said = (*converted.notices, *importer.notices())

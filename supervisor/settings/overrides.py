@@ -104,9 +104,8 @@ def is_setting(name: str, value: str) -> bool:
     return not (name.endswith("_PORT") and _SERVICE_URL.match(value))
 
 
-def apply_environment(base: Node, shape: Shape, environ: Mapping[str, str]) -> tuple[Node, list[Problem]]:
+def apply_environment(base: Node, shape: Shape, environ: Mapping[str, str], problems: list[Problem]) -> Node:
     """Lay the variables over ``base``, whole sections before the settings in them."""
-    problems: list[Problem] = []
     overrides: list[Override] = []
     for name in sorted(environ):
         if not is_setting(name, environ[name]):
@@ -116,24 +115,19 @@ def apply_environment(base: Node, shape: Shape, environ: Mapping[str, str]) -> t
             problems.append(_unknown_variable(name, shape))
         else:
             overrides.append(Override(path, name, environ[name]))
-    root, more = _apply(base, shape, overrides)
-    return root, [*problems, *more]
+    return _apply(base, shape, overrides, problems)
 
 
-def apply_flags(base: Node, shape: Shape, flags: Mapping[str, object]) -> tuple[Node, list[Problem]]:
+def apply_flags(base: Node, shape: Shape, flags: Mapping[str, object], problems: list[Problem]) -> Node:
     """Lay the flags over ``base``, whole sections before the settings in them."""
-    problems: list[Problem] = []
     overrides: list[Override] = []
     for key, given in flags.items():
-        origin = option_of(key, given)
-        value = given.value if isinstance(given, Flag) else given
-        path = parse_path(key)
+        origin, path = option_of(key, given), parse_path(key)
         if path is None or not _exists(path, shape):
             problems.append(_unknown_flag(origin, key, shape))
         else:
-            overrides.append(Override(path, origin, value))
-    root, more = _apply(base, shape, overrides)
-    return root, [*problems, *more]
+            overrides.append(Override(path, origin, value_of(given)))
+    return _apply(base, shape, overrides, problems)
 
 
 def secret_variables(settings: Settings, environ: Mapping[str, str]) -> set[str]:
@@ -154,9 +148,8 @@ def shown_secrets(flags: Mapping[str, object]) -> list[Problem]:
     problems = []
     shape = settings_shape()
     for key, given in flags.items():
-        origin, value = option_of(key, given), given.value if isinstance(given, Flag) else given
-        path = parse_path(key) or ()
-        node, _ = _node(Override(path, origin, value), shape)
+        origin, path = option_of(key, given), parse_path(key) or ()
+        node = _node(Override(path, origin, value_of(given)), shape, [])
         for below, leaf in node.walk(path) if node is not None else ():
             if _is_shown_secret(leaf.value, below, shape):
                 remedy = "write ${file:/path} or ${env:NAME} in its place, or set it in a file or the environment"
@@ -182,34 +175,35 @@ def option_of(key: str, given: object) -> str:
     return given.option if isinstance(given, Flag) else f"--set {key}"
 
 
-def _apply(base: Node, shape: Shape, overrides: list[Override]) -> tuple[Node, list[Problem]]:
-    problems: list[Problem] = []
+def value_of(given: object) -> object:
+    """Return the value that an option gave."""
+    return given.value if isinstance(given, Flag) else given
+
+
+def _apply(base: Node, shape: Shape, overrides: list[Override], problems: list[Problem]) -> Node:
     root = base
     for override in sorted(overrides, key=lambda entry: len(entry.path)):
-        node, found = _node(override, shape)
-        problems += found
-        if node is None:
-            continue
-        layer, found = conform(at(override.path, node), shape)
-        problems += found
-        root = merge(root, layer, shape) or Node({}, root.origin)
-    return root, problems
+        node = _node(override, shape, problems)
+        if node is not None:
+            layer = conform(at(override.path, node), shape, problems)
+            root = merge(root, layer, shape) or Node({}, root.origin)
+    return root
 
 
-def _node(override: Override, shape: Shape) -> tuple[Node | None, list[Problem]]:
+def _node(override: Override, shape: Shape, problems: list[Problem]) -> Node | None:
     target = shape.at(override.path)
     if not isinstance(override.value, str):
-        return wrap(override.value, override.origin), []
+        return wrap(override.value, override.origin)
     if not override.value:
-        return Node(None, override.origin), []
+        return Node(None, override.origin)
     if target is not None and target.kind is ShapeKind.TEXT:
-        return Node(override.value, override.origin), []
+        return Node(override.value, override.origin)
     if "${" in override.value and (target is None or target.kind is ShapeKind.VALUE):
-        return Node(override.value, override.origin), []  # typed once the reference is resolved
+        return Node(override.value, override.origin)  # typed once the reference is resolved
     # The name of the setting tells the parser whether it may quote the value in a problem.
     parsed = parse_text(override.value, lambda _line: override.origin, override.path)
-    node = parsed.root or Node(None, override.origin)
-    return (None if parsed.problems else node), list(parsed.problems)
+    problems += parsed.problems
+    return None if parsed.problems else parsed.root or Node(None, override.origin)
 
 
 def _exists(path: tuple[str, ...], shape: Shape) -> bool:

@@ -9,7 +9,7 @@ one bad key does not hide faults elsewhere.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -47,11 +47,9 @@ _EXPECTED = {
 }
 
 
-def conform(root: Node, shape: Shape) -> tuple[Node, list[Problem]]:
-    """Return the layer without ``x-…`` keys and without unmergeable values, and the problems of the latter."""
-    problems: list[Problem] = []
-    kept = _conform(root, shape, (), problems)
-    return kept or Node({}, root.origin), problems
+def conform(root: Node, shape: Shape, problems: list[Problem]) -> Node:
+    """Return the layer without ``x-…`` keys and without unmergeable values; ``problems`` takes those of the latter."""
+    return _conform(root, shape, (), problems) or Node({}, root.origin)
 
 
 def _conform(node: Node, shape: Shape | None, path: Path, problems: list[Problem]) -> Node | None:
@@ -106,18 +104,17 @@ def _unknown_key(node: Node, path: Path, shape: Shape) -> Problem:
     return Problem(node.origin, format_path(path), "is not a setting", remedy)
 
 
-def validate(root: Node, shape: Shape, broken: Sequence[str] = ()) -> tuple[Settings | None, list[Problem]]:
-    """Return the settings without the wrong values, and all problems; None when nothing is left.
+def validate(root: Node, shape: Shape, problems: list[Problem]) -> Settings | None:
+    """Return the settings without the wrong values; None when nothing is left.
 
     Settings named by a broken rule between settings are still in them.
 
     Args:
         root: the merged tree, references resolved.
         shape: the shape of the settings.
-        broken: paths that already have a problem, and get no second one.
+        problems: takes all of them; a path that has one already gets no second one.
     """
-    problems: list[Problem] = []
-    wrong = set(broken)
+    wrong = {problem.path for problem in problems if problem.path}
     quoted: dict[str, int] = {}  # places in ``problems``; what is still wrong in quotes says what to do instead
     remaining = root
     settings: Settings | None = None
@@ -151,7 +148,7 @@ def validate(root: Node, shape: Shape, broken: Sequence[str] = ()) -> tuple[Sett
             problems[place] = replace(problems[place], remedy=violation.remedy or violation.message)
         elif not any(_touches(path, wrong) for path in paths):
             problems.append(_violation_problem(violation, remaining, shape))
-    return settings, problems
+    return settings
 
 
 def _list_remedy(node: Node, shape: Shape) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from supervisor.core.errors import ConfigError
+from supervisor.core.errors import ConfigError, Problem
 from supervisor.core.jobs.profile_policies import profile_field
 from supervisor.core.jobs.registry import registry
 from supervisor.core.model import Kind, ScheduleDef, Template
@@ -49,7 +49,8 @@ def calendars_of(calendars: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Nam
     Raises:
         ValueError: one is wrong.
     """
-    root, problems = with_ics_dates(wrap({"calendars": calendars}, "calendars of the test"))
+    problems: list[Problem] = []
+    root = with_ics_dates(wrap({"calendars": calendars}, "calendars of the test"), problems)
     found = Settings.model_validate_json(msgspec.json.encode(root.plain())).calendars
     wrong = [*map(str, problems), *(each.message for each in faults_of_calendars(found))]
     if wrong:

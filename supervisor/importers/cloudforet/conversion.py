@@ -174,27 +174,23 @@ def to_yaml(conversion: Conversion, files: Sequence[Path]) -> str:
         a variable, and the head of the file lists those.
     """
     variables: dict[str, str] = {}
-    plain = _plain(conversion.root, (), variables)
+    plain = conversion.root.mapped(lambda node, path: _shown(node, path, variables)).plain()
     lines = [_HEADER.format(names=", ".join(str(file) for file in files))]
     lines += [f"# note: {' '.join(notice.split())}\n" for notice in conversion.notices]
     lines += [f"# set the variable {name}: {what} was a secret in the original\n" for name, what in variables.items()]
     return f"{''.join(lines)}version: 1\n{dump_yaml(plain)}"
 
 
-def _plain(node: Node, path: TreePath, variables: dict[str, str]) -> object:
-    if isinstance(node.value, dict):
-        return {key: _plain(child, (*path, key), variables) for key, child in node.value.items()}
-    if isinstance(node.value, list):
-        return [_plain(child, (*path, index), variables) for index, child in enumerate(node.value)]
+def _shown(node: Node, path: TreePath, variables: dict[str, str]) -> Node:
     if not isinstance(node.value, str):
-        return node.value
+        return node
     if REFERENCE.search(node.value.replace("$${", "")):
-        return _absolute(node)
+        return Node(_absolute(node), node.origin)
     if _is_secret(node.value, path):
         name = _variable(path)
         variables[name] = ".".join(map(str, path))
-        return f"${{env:{name}}}"
-    return node.value
+        return Node(f"${{env:{name}}}", node.origin)
+    return node
 
 
 def _is_secret(text: str, path: TreePath) -> bool:

@@ -274,8 +274,4 @@ def _sections(document: Node) -> Iterator[tuple[TreePath, Node]]:
 
 def _literal(node: Node) -> Node:
     """Return a tree in which nothing refers to a file or variable of this machine."""
-    if isinstance(node.value, dict):
-        return Node({key: _literal(child) for key, child in node.value.items()}, node.origin)
-    if isinstance(node.value, list):
-        return Node([_literal(child) for child in node.value], node.origin)
-    return Node(escape(node.value), node.origin) if isinstance(node.value, str) else node
+    return node.mapped(lambda each, _: Node(escape(each.value), each.origin) if isinstance(each.value, str) else each)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from supervisor.core.cron.zones import UnknownZoneError, zone
+from supervisor.core.errors import Problem
 from supervisor.core.suggestions import closest
 from supervisor.importers.cloudforet.classes import split_name
 from supervisor.importers.cloudforet.report import ImportReport, shown
@@ -41,7 +42,8 @@ def read_token(root: Node, environ: Mapping[str, str], report: ImportReport) -> 
     """
     token, info = root.child("TOKEN"), root.child("TOKEN_INFO")
     if token is not None and isinstance(token.value, str) and token.value:
-        _, problems = interpolate(Node({"TOKEN": token}, token.origin), Shape(ShapeKind.FREE), environ)
+        problems: list[Problem] = []
+        interpolate(Node({"TOKEN": token}, token.origin), Shape(ShapeKind.FREE), environ, problems)
         if not problems:
             return token, ""
         text = f"{problems[0].message}: schedules with a class are suspended until it is there"

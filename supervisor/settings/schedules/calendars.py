@@ -36,14 +36,13 @@ _OLDER_VERSIONS = "days of a calendar"
 """Stands as an expression beside days: versions that do not know them refuse it, and fire nothing on a holiday."""
 
 
-def with_ics_dates(root: Node) -> tuple[Node, list[Problem]]:
+def with_ics_dates(root: Node, problems: list[Problem]) -> Node:
     """Return the merged tree with the days of each ``ics`` among the ``dates`` of its calendar."""
     calendars = root.child("calendars")
     if calendars is None or not isinstance(calendars.value, dict):
-        return root, []
-    problems: list[Problem] = []
+        return root
     entries = {name: _expanded(name, node, problems) for name, node in calendars.value.items()}
-    return Node({**root.value, "calendars": Node(entries, calendars.origin)}, root.origin), problems
+    return Node({**root.value, "calendars": Node(entries, calendars.origin)}, root.origin)
 
 
 def _expanded(name: str, node: Node, problems: list[Problem]) -> Node:

@@ -89,10 +89,8 @@ def _merged(loaded: Loaded, entries: dict[str, Node], names: dict[str, str], pro
             del entries[name]
     calendars = {name: each.model_dump(mode="json", by_alias=True) for name, each in settings.calendars.items()}
     around = {"schedules": Node(dict(entries), "code"), "calendars": wrap(calendars, "code")}
-    tree, found = conform(Node(around, "code"), shape)
-    problems += found
-    read, found = validate(tree, shape, [problem.path for problem in problems if problem.path])
-    problems += found
+    tree = conform(Node(around, "code"), shape, problems)
+    read = validate(tree, shape, problems)
     if problems or read is None:
         raise ConfigError(problems)
     merged = {**settings.schedules, **read.schedules}

@@ -189,12 +189,10 @@ def _validate_chunk(
     tree: Node, nodes: Mapping[str, Node], known: Registry, profiles: Mapping[str, ProfileSettings]
 ) -> tuple[list[ScheduleDef], list[Problem]]:
     shape = settings_shape()
-    tree, problems = conform(tree, shape)
-    settings, more = validate(tree, shape, [problem.path for problem in problems if problem.path])
-    problems += more
+    problems: list[Problem] = []
+    settings = validate(conform(tree, shape, problems), shape, problems) or Settings()
     definitions: list[ScheduleDef] = []
     wrong = owners((problem.path for problem in problems), nodes)
-    settings = settings or Settings()
     for name, schedule in settings.schedules.items():
         if name in wrong:
             continue
