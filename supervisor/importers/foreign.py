@@ -14,8 +14,8 @@ from pathlib import Path
 from supervisor.core.errors import Problem
 from supervisor.importers import FORMATS, KEY
 from supervisor.settings.document import DEFAULT_ORIGIN, Node
-from supervisor.settings.importing import Converted
-from supervisor.settings.overrides import Flag
+from supervisor.settings.loader import Converted
+from supervisor.settings.overrides import value_of
 
 _CLOUDFORET_KEYS = ("SCHEDULERS", "QUEUES", "WORKERS", "GLOBAL", "application_scheduler", "application_worker")
 _ALIASES = {"SPACEONE_HOST": ("web", "host"), "SPACEONE_PORT": ("web", "port")}
@@ -48,9 +48,13 @@ class Foreign:
 
         from supervisor.importers.cloudforet import conversion  # noqa: PLC0415 - a start without such files need not load it
 
-        return conversion.convert(
-            files, environ=self.environ, directories=self._directories(), has_redis=self._has_redis()
-        )
+        directories = [*(Path(entry) for entry in sys.path if entry), Path.cwd()]
+        has_redis = bool(self.environ.get("TENURE_REDIS__URL") or value_of(self.flags.get("redis.url")))
+        found = conversion.convert(files, environ=self.environ, directories=directories, has_redis=has_redis)
+        if not self.environ.get(_THREADS):
+            return found
+        note = f"{_THREADS}: counted threads of the gRPC server, and is not used"
+        return replace(found, notices=(*found.notices, note))
 
     def misplaced(self, document: Node) -> Problem | None:
         """Return the problem of a file of Cloudforet's that is read as a native one; None of any other."""
@@ -71,19 +75,6 @@ class Foreign:
         from supervisor.importers.cloudforet import conversion  # noqa: PLC0415 - as above
 
         return replace(problem, path=conversion.original_path(problem.path))
-
-    def notices(self) -> tuple[str, ...]:
-        """Return notices about the original's variables."""
-        if self.environ.get(_THREADS):
-            return (f"{_THREADS}: counted threads of the gRPC server, and is not used",)
-        return ()
-
-    def _directories(self) -> list[Path]:
-        return [*(Path(entry) for entry in sys.path if entry), Path.cwd()]
-
-    def _has_redis(self) -> bool:
-        flag = self.flags.get("redis.url")
-        return bool(self.environ.get("TENURE_REDIS__URL") or (flag.value if isinstance(flag, Flag) else flag))
 
 
 def _with_variables(root: Node, environ: Mapping[str, str]) -> Node:

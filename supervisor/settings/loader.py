@@ -18,16 +18,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Protocol
 
 from supervisor.core.errors import ConfigError, Problem
 from supervisor.settings.base import ORIGINS_MAX, Origins
 from supervisor.settings.base import Path as TreePath
 from supervisor.settings.document import DEFAULT_ORIGIN, Node, format_path, merge, wrap
-from supervisor.settings.importing import Conversion, Importer, MakeImporter
 from supervisor.settings.interpolate import follow_files, interpolate
 from supervisor.settings.overrides import (
     DEFAULTS_VARIABLE,
@@ -52,12 +52,43 @@ _SUFFIXES = (".yaml", ".yml")
 
 
 @dataclass(frozen=True, slots=True)
-class _FileLayers:
-    """All files together, below variables and flags."""
+class Converted:
+    """Files of another format in native terms, and the native files among them."""
 
     root: Node
+    native: tuple[Node, ...]
     files: tuple[Path, ...]
-    conversion: Conversion | None = None  # None: all were native
+    problems: tuple[Problem, ...]
+    notices: tuple[str, ...]
+
+
+class Importer(Protocol):
+    """Reader of files in other formats, handed in by whoever composes the program.
+
+    Its result is a layer like any other, below native files, variables and flags, with its origins.
+    """
+
+    def convert(self, files: Sequence[Path], roots: Sequence[Node | None], problems: list[Problem]) -> Converted | None:
+        """Return the conversion of ``files``, or None when all are native.
+
+        Args:
+            files: those that were found.
+            roots: their native reading; empty when a format is named.
+            problems: takes a format that nobody knows.
+        """
+
+    def misplaced(self, document: Node) -> Problem | None:
+        """Return the problem of a file of another format that is read as a native one; None of any other."""
+
+    def finished(self, root: Node) -> Node:
+        """Return the merged settings with everything that the format adds over its files."""
+
+    def original(self, problem: Problem) -> Problem:
+        """Return ``problem`` with the place as the file calls it."""
+
+
+MakeImporter = Callable[[str | None, Mapping[str, str], Mapping[str, object]], Importer]
+"""From the format that was named, the environment and the flags to an importer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +105,8 @@ class Loaded:
     notices: tuple[Notice, ...] = ()
     """Old names of flags that were used."""
 
-    conversion: Conversion | None = None
-    """What files of another format became, before variables and flags."""
+    conversion: Converted | None = None
+    """What files of another format became, with native ones and before variables and flags; None: all were native."""
 
     declared: Mapping[str, str] = field(default_factory=dict)
     """Schedule to the function, ``module:qualname``, whose code declares it."""
@@ -128,8 +159,8 @@ def load(
     importer = make_importer(compat, environ, flags) if make_importer is not None else None
     parsed = [] if compat else [read_file(file) for file in found]
     below, own = _read_defaults(environ, shape, problems)
-    layers = _read_files(parsed, found, shape, problems, importer=importer, below=below)
-    root, found = layers.root, (*own, *layers.files)
+    root, read, conversion = _read_files(parsed, found, shape, problems, importer=importer, below=below)
+    found = (*own, *read)
     if "workers" not in root.value:
         # Files name all pools or none. Variables and flags may adjust the default ones by id.
         defaults = Settings().model_dump(mode="json", by_alias=True, include={"workers"})
@@ -146,8 +177,8 @@ def load(
         origins = _origins(root)
         settings = settings.with_references(references, deprecated=len(notices), origins=_carried(root, origins))
         settings = follow_files(settings, root, environ)
-        loaded = Loaded(settings, origins, found, notices, layers.conversion)
-    if layers.conversion is not None and importer is not None:
+        loaded = Loaded(settings, origins, found, notices, conversion)
+    if conversion is not None and importer is not None:
         problems = [importer.original(problem) for problem in problems]
     if problems or loaded is None:
         raise UnusableError(in_reading_order(problems, found), loaded)
@@ -215,7 +246,8 @@ def _read_files(
     *,
     importer: Importer | None,
     below: Node,
-) -> _FileLayers:
+) -> tuple[Node, tuple[Path, ...], Converted | None]:
+    """Return all files together, which they are, and what an importer made of them."""
     converted = importer.convert(files, [each.root for each in parsed], problems) if importer is not None else None
     if converted is None:
         problems += [problem for each in parsed for problem in each.problems]
@@ -230,10 +262,9 @@ def _read_files(
             continue
         root = merge(root, conform(document, shape, problems), shape) or root
     if converted is None or importer is None:
-        return _FileLayers(root, files)
-    said = (*converted.notices, *importer.notices())
+        return root, files, None
     root = importer.finished(root)
-    return _FileLayers(merge(below, root, shape) or root, converted.files, Conversion(root, said))
+    return merge(below, root, shape) or root, converted.files, replace(converted, root=root)
 
 
 def in_reading_order(problems: Sequence[Problem], files: Sequence[Path]) -> list[Problem]:

@@ -31,7 +31,7 @@ from supervisor.importers.cloudforet.report import ImportReport
 from supervisor.importers.cloudforet.schedules import Around, read_schedules
 from supervisor.settings.base import Path as TreePath
 from supervisor.settings.document import Node
-from supervisor.settings.importing import Conversion, Converted
+from supervisor.settings.loader import Converted
 from supervisor.settings.masking import REFERENCE, looks_secret, mask_url
 from supervisor.settings.render import dump_yaml
 from supervisor.settings.schema import settings_shape
@@ -166,7 +166,7 @@ _NAMES = ("authentication", "authorization", "TOKEN_INFO")  # kinds of handlers,
 _NO_SECRET = (("redis", "url"), ("cloudforet", "packages"))
 
 
-def to_yaml(conversion: Conversion, files: Sequence[Path]) -> str:
+def to_yaml(conversion: Converted, files: Sequence[Path]) -> str:
     """Return the configuration, with remarks as comments.
 
     Guarantees
