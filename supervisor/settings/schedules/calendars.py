@@ -21,11 +21,11 @@ from supervisor.core.calendars.icalendar import LENGTH_MAX, IcsDays, IcsError, r
 from supervisor.core.errors import Problem
 from supervisor.core.model import CalendarDays, Exclusion
 from supervisor.core.suggestions import suggestion
-from supervisor.settings.base import Path, Violation, split
+from supervisor.settings.base import Path, Violation
 from supervisor.settings.document import Node, format_path
 from supervisor.settings.interpolate import directory_of
 from supervisor.settings.schedules.instants import is_date
-from supervisor.settings.schedules.rules import exclusion_of
+from supervisor.settings.schedules.rules import Faults, exclusion_of
 from supervisor.settings.schedules.settings import DATES_MAX, ExcludeSettings, NamedCalendarSettings, ScheduleSettings
 from supervisor.trust import open_regular
 
@@ -82,20 +82,19 @@ def _entry(days: IcsDays) -> str:
     return f"{day} {days.name}".rstrip()
 
 
-def faults_of_calendars(calendars: Mapping[str, NamedCalendarSettings]) -> Iterator[Violation]:
-    """Yield the faults of ``calendars``: one without days, or a date that is none."""
+def faults_of_calendars(calendars: Mapping[str, NamedCalendarSettings]) -> list[Violation]:
+    """Return the faults of ``calendars``: one without days, or a date that is none."""
+    faults = Faults()
     for name, calendar in calendars.items():
         path: Path = ("calendars", name)
         if not calendar.dates and not calendar.weekdays:
             paths = (path, *((*path, key) for key in ("ics", "dates", "weekdays")))
-            yield Violation(paths, "has no days", "give one of ics, dates and weekdays")
+            faults.append(Violation(paths, "has no days", "give one of ics, dates and weekdays"))
         if len(calendar.dates) > DATES_MAX:
-            yield Violation(((*path, "dates"),), f"are more than {DATES_MAX}", "keep the years that are needed")
+            faults.add((*path, "dates"), f"are more than {DATES_MAX}", "keep the years that are needed")
         for index, text in enumerate(calendar.dates):
-            try:
-                _parsed(text)
-            except ValueError as error:
-                yield Violation(((*path, "dates", index),), *split(str(error)))
+            faults.tried((*path, "dates", index), _parsed, text)
+    return faults
 
 
 def calendar_faults(path: Path, schedule: ScheduleSettings, calendars: Collection[str]) -> Iterator[Violation]:

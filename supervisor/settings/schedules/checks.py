@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from supervisor.core.cron.zones import UnknownZoneError, zone
+from supervisor.core.cron.zones import zone
 from supervisor.core.jobs.hooks import order
 from supervisor.core.model import Check
 from supervisor.core.schedules.checks import DAYS, LETTERS, POINT, QUOTA_MAX
-from supervisor.settings.base import Path, Seconds, Section, Violation, split
+from supervisor.settings.base import Path, Seconds, Section, Violation
 from supervisor.settings.schedules.instants import parse_instant
-from supervisor.settings.schedules.rules import exclusion_faults, exclusion_of
+from supervisor.settings.schedules.rules import Faults, exclusion_faults, exclusion_of
 from supervisor.settings.schedules.settings import ExcludeSettings, Text
 from supervisor.settings.sections.pipeline import HooksSettings
 
@@ -104,21 +104,16 @@ def _read(name: str, config: Mapping[str, Any]) -> Section:
     return MODELS[name].model_validate_json(json.dumps(config), strict=True)
 
 
-def _faults(place: Path, settings: Section) -> Iterator[Violation]:
-    timezone = getattr(settings, "timezone", None) or "UTC"
-    try:
-        zone(timezone)
-    except UnknownZoneError as error:
-        yield Violation(((*place, "timezone"),), *split(str(error)))
-        return
+def _faults(place: Path, settings: Section) -> Faults:
+    faults, timezone = Faults(), getattr(settings, "timezone", None) or "UTC"
+    if faults.tried((*place, "timezone"), zone, timezone) is None:
+        return faults
     if isinstance(settings, BlackoutSettings):
         for index, window in enumerate(settings.windows):
-            yield from exclusion_faults((*place, "windows", index), window, timezone)
+            faults += exclusion_faults((*place, "windows", index), window, timezone)
     if isinstance(settings, ClosedSettings) and settings.until is not None:
-        try:
-            parse_instant(settings.until, "UTC")
-        except ValueError as error:
-            yield Violation(((*place, "until"),), *split(str(error)))
+        faults.tried((*place, "until"), parse_instant, settings.until, "UTC")
+    return faults
 
 
 def _check(name: str, config: Mapping[str, Any], timezone: str) -> Check:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 
 from supervisor.core.cron.zones import SECOND_MAX, SECOND_MIN, zone
@@ -75,13 +76,16 @@ def parse_date(text: str) -> int:
     Raises:
         ValueError: it is no day. Fault and remedy are separated by a semicolon.
     """
-    try:
-        found = date.fromisoformat(text.strip()) if is_date(text) else None
-    except ValueError:
-        found = None
+    found = _date(text)
     if found is None or not 1970 <= found.year <= 9986:
         raise ValueError(f"{text!r} is not a day from 1970 to 9986; write the first day, such as 2026-11-23")
     return (found - _EPOCH.date()).days
+
+
+def _date(text: str) -> date | None:
+    with suppress(ValueError):  # such as of a 31st of February
+        return date.fromisoformat(text.strip()) if is_date(text) else None
+    return None
 
 
 def parse_clock(text: str) -> int:
@@ -103,10 +107,7 @@ def parse_day(text: str, timezone: str) -> tuple[int, int]:
     Raises:
         ValueError: it is no day; as for ``parse_instant``.
     """
-    try:
-        day = date.fromisoformat(text.strip()) if is_date(text) else None
-    except ValueError:
-        day = None
+    day = _date(text)
     if day is None:
         raise ValueError(f"{text!r} is not a day; write 2026-12-25")
     begin = _reading_ms(datetime(day.year, day.month, day.day), text) // 1000  # noqa: DTZ001 - a reading of a wall clock

@@ -6,19 +6,22 @@ Whatever passes can be turned into a definition (definitions.py) and has a due t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from typing import Any, TypeVar
 
 from supervisor.core.cron.expression import CronError, compile_cron
 from supervisor.core.cron.fields import interval_of, split_zone
-from supervisor.core.cron.zones import UnknownZoneError, zone
+from supervisor.core.cron.zones import zone
 from supervisor.core.durations import format_duration, parse_duration
+from supervisor.core.errors import TenureError
 from supervisor.core.model import CalendarInterval, Exclusion
 from supervisor.core.schedules.triggers import loop_of
 from supervisor.settings.base import Path, Violation, split
 from supervisor.settings.schedules.instants import is_date, parse_clock, parse_date, parse_day, parse_instant
 from supervisor.settings.schedules.settings import CalendarSettings, ExcludeSettings, ScheduleSettings, WhenSettings
 
+T = TypeVar("T")
 EVERY_MS_MIN = 100
 LEASE_S = 5.0
 """The default lease duration: for checks of a schedule without a configuration."""
@@ -31,12 +34,20 @@ FOLLOWERS_MAX = 100
 _TIMES = ("when", "exclude", "only", "start_at", "end_at", "jitter_s", "phase_s")
 
 
-class _Faults(list[Violation]):
-    """The broken rules of one schedule."""
+class Faults(list[Violation]):
+    """The broken rules of one subject, such as a schedule."""
 
     def add(self, path: Path, message: str, remedy: str = "") -> None:
         """Note one."""
         self.append(Violation((path,), message, remedy))
+
+    def tried(self, path: Path, read: Callable[..., T], *texts: Any) -> T | None:
+        """Return what ``read`` makes of ``texts``; None once it is noted why it refuses them."""
+        try:
+            return read(*texts)
+        except (TenureError, ValueError) as error:
+            self.add(path, *split(str(error)))
+            return None
 
 
 def faults_of_set(schedules: Mapping[str, ScheduleSettings], *, lease_s: float = LEASE_S) -> Iterator[Violation]:
@@ -66,9 +77,9 @@ def faults_of_renames(renamed: Mapping[str, str | None]) -> dict[str, tuple[str,
 def faults_of(name: str, schedule: ScheduleSettings, *, lease_s: float = LEASE_S) -> list[Violation]:
     """Return every broken rule of one schedule, in a cluster with this lease duration in seconds."""
     path: Path = ("schedules", name)
-    faults = _Faults()
-    timezone = _timezone((*path, "cron" if schedule.timezone is None else "timezone"), zone_of(schedule), faults)
-    if timezone is None:
+    faults = Faults()
+    timezone = zone_of(schedule)
+    if faults.tried((*path, "cron" if schedule.timezone is None else "timezone"), zone, timezone) is None:
         return faults
     _triggers(path, schedule, timezone, name, faults)
     start_ms = _instant((*path, "start_at"), schedule.start_at, timezone, faults)
@@ -97,16 +108,7 @@ def zone_of(schedule: ScheduleSettings) -> str:
     return "UTC" if prefix is None else prefix
 
 
-def _timezone(path: Path, name: str, faults: _Faults) -> str | None:
-    """Return ``name`` if there is such a zone."""
-    try:
-        return zone(name).name
-    except UnknownZoneError as error:
-        faults.add(path, *split(str(error)))
-        return None
-
-
-def _triggers(path: Path, schedule: ScheduleSettings, timezone: str, seed: str, faults: _Faults) -> None:
+def _triggers(path: Path, schedule: ScheduleSettings, timezone: str, seed: str, faults: Faults) -> None:
     if schedule.after is not None:
         faults += times_beside_after(path, schedule, _named(schedule))
         return
@@ -125,10 +127,11 @@ def _triggers(path: Path, schedule: ScheduleSettings, timezone: str, seed: str, 
             faults.add(place, seen, "give each entry of the list exactly one")
             continue
         has_grid = has_grid or "every" in named or _is_interval(when.cron)
-        own = timezone if when.timezone is None else _timezone((*place, "timezone"), when.timezone, faults)
+        own = timezone if when.timezone is None else when.timezone
+        is_known = faults.tried((*place, "timezone"), zone, own) is not None
         if when.timezone is not None and when.cron is None and when.calendar_interval is None:
             faults.add((*place, "timezone"), "is for cron and calendar_interval only", "remove it")
-        if own is not None:
+        if is_known:
             _trigger(place, when, own, seed, faults)
     if schedule.anchor != "epoch":
         if schedule.anchor == "start_at" and schedule.start_at is None:
@@ -148,7 +151,7 @@ def _is_interval(cron: str | None) -> bool:
     return cron is not None and interval_of(cron) is not None
 
 
-def _trigger(path: Path, entry: ScheduleSettings | WhenSettings, timezone: str, seed: str, faults: _Faults) -> None:
+def _trigger(path: Path, entry: ScheduleSettings | WhenSettings, timezone: str, seed: str, faults: Faults) -> None:
     is_interval = _is_interval(entry.cron)
     if entry.phase_s and entry.every_s is None and not is_interval:
         faults.add((*path, "phase"), "has no effect without every", "remove it")
@@ -162,7 +165,7 @@ def _trigger(path: Path, entry: ScheduleSettings | WhenSettings, timezone: str, 
         _cron((*path, "cron"), entry.cron, None if entry.timezone is None else timezone, seed, faults)
 
 
-def _calendar(path: Path, entry: CalendarSettings, faults: _Faults) -> None:
+def _calendar(path: Path, entry: CalendarSettings, faults: Faults) -> None:
     units = [unit for unit in _UNITS if getattr(entry, unit) is not None]
     if len(units) != 1:
         seen = f"has {' and '.join(units)}" if units else "has none of days, weeks and months"
@@ -173,10 +176,8 @@ def _calendar(path: Path, entry: CalendarSettings, faults: _Faults) -> None:
     if entry.from_ is None:
         faults.add(path, "has no first day", "add one to count from, such as from: 2026-11-23")
     for key, text, parse in (("time", entry.time, parse_clock), ("from", entry.from_, parse_date)):
-        try:
-            parse(text) if text is not None else None
-        except ValueError as error:
-            faults.add((*path, key), *split(str(error)))
+        if text is not None:
+            faults.tried((*path, key), parse, text)
 
 
 def calendar_of(entry: CalendarSettings) -> CalendarInterval:
@@ -190,7 +191,7 @@ def calendar_of(entry: CalendarSettings) -> CalendarInterval:
     )
 
 
-def _cron(path: Path, expression: str, timezone: str | None, seed: str, faults: _Faults) -> None:
+def _cron(path: Path, expression: str, timezone: str | None, seed: str, faults: Faults) -> None:
     """Check an expression; ``timezone`` is None where a prefix may name it."""
     interval = interval_of(split_zone(expression)[1])
     try:
@@ -204,18 +205,12 @@ def _cron(path: Path, expression: str, timezone: str | None, seed: str, faults: 
         faults.add(path, f"@every: {str(error).rpartition(': ')[0]}", str(error).rpartition(": ")[2])
 
 
-def _instant(path: Path, text: str | None, timezone: str, faults: _Faults) -> int | None:
-    if text is None:
-        return None
-    try:
-        return parse_instant(text, timezone)
-    except ValueError as error:
-        faults.add(path, *split(str(error)))
-        return None
+def _instant(path: Path, text: str | None, timezone: str, faults: Faults) -> int | None:
+    return None if text is None else faults.tried(path, parse_instant, text, timezone)
 
 
 def _order(
-    path: Path, schedule: ScheduleSettings, bounds: tuple[int | None, int | None], timezone: str, faults: _Faults
+    path: Path, schedule: ScheduleSettings, bounds: tuple[int | None, int | None], timezone: str, faults: Faults
 ) -> None:
     """Check that the bounds leave room, and that every instant lies within them."""
     start_ms, end_ms = bounds
@@ -228,14 +223,14 @@ def _order(
         *(((*path, "when", index, "at"), when.at) for index, when in enumerate(schedule.when)),
     ]
     for place, text in instants:
-        at_ms = _instant(place, text, timezone, _Faults())
+        at_ms = _instant(place, text, timezone, Faults())
         if at_ms is None:
             continue
         if (start_ms is not None and at_ms < start_ms) or (end_ms is not None and at_ms > end_ms):
             faults.add(place, f"{text} lies outside start_at and end_at, so it is never due", "change one of them")
 
 
-def _exclusion(path: Path, item: ExcludeSettings, timezone: str, seed: str, faults: _Faults) -> None:
+def _exclusion(path: Path, item: ExcludeSettings, timezone: str, seed: str, faults: Faults) -> None:
     is_range = item.from_ is not None or item.until is not None
     if (item.calendar is not None) + (item.cron is not None) + (item.date is not None) + is_range != 1:
         faults.add(path, "must have exactly one of calendar, cron, date, and from with until", "make several entries")
@@ -249,10 +244,10 @@ def _exclusion(path: Path, item: ExcludeSettings, timezone: str, seed: str, faul
         if _is_interval(item.cron):
             faults.add((*path, "cron"), "is an interval, which excludes nothing", "write an expression of five fields")
     elif item.date is not None:
-        _edge((*path, "date"), item.date, timezone, faults, is_day=True)
+        faults.tried((*path, "date"), parse_day, item.date, timezone)
     else:
         edges = [
-            _edge((*path, key), text, timezone, faults)
+            faults.tried((*path, key), edge_of, text, timezone)
             for key, text in (("from", item.from_), ("until", item.until))
             if text is not None
         ]
@@ -264,7 +259,7 @@ def _exclusion(path: Path, item: ExcludeSettings, timezone: str, seed: str, faul
 
 def exclusion_faults(path: Path, item: ExcludeSettings, timezone: str) -> list[Violation]:
     """Return the faults of one stretch of time that is left out."""
-    faults = _Faults()
+    faults = Faults()
     _exclusion(path, item, timezone, "", faults)
     if item.calendar is not None:
         faults.add(path, f"{item.calendar!r} is neither a day nor an expression", "exclude calendars in the schedules")
@@ -278,14 +273,6 @@ def exclusion_of(item: ExcludeSettings, timezone: str) -> Exclusion:
     from_text = item.date or item.from_ or ""
     until_text = item.date or item.until or ""
     return Exclusion(from_ms=edge_of(from_text, timezone)[0], until_ms=edge_of(until_text, timezone)[1])
-
-
-def _edge(path: Path, text: str, timezone: str, faults: _Faults, *, is_day: bool = False) -> tuple[int, int] | None:
-    try:
-        return edge_of(text, timezone) if not is_day else parse_day(text, timezone)
-    except ValueError as error:
-        faults.add(path, *split(str(error)))
-        return None
 
 
 def edge_of(text: str, timezone: str) -> tuple[int, int]:
