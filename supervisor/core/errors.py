@@ -9,6 +9,7 @@ import re
 import reprlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 _WORD_BEGIN = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
@@ -66,6 +67,14 @@ class Problem:
             if self.path
             else f"{self.where}: {self.message}{remedy}"
         )
+
+
+class Fault(NamedTuple):
+    """One thing wrong with a part of the configuration, before its place is known: path in it, message, remedy."""
+
+    path: tuple[str | int, ...]
+    message: str
+    remedy: str = ""
 
 
 class ConfigError(TenureError):

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from supervisor.core.errors import Fault
 from supervisor.core.suggestions import suggestion
 
 
@@ -55,34 +56,22 @@ ALL = {"AllAlpha": Stage.ALPHA, "AllBeta": Stage.BETA}
 """Names that stand for every gate of a stage."""
 
 
-@dataclass(frozen=True, slots=True)
-class FeatureFault:
-    """Problem with one given value."""
-
-    name: str
-    message: str
-    remedy: str
-
-
-def faults(given: Mapping[str, bool], gates: Sequence[Gate] = GATES) -> list[FeatureFault]:
+def faults(given: Mapping[str, bool], gates: Sequence[Gate] = GATES) -> list[Fault]:
     """Return everything that is wrong with the values that people gave."""
     by_name = {gate.name: gate for gate in gates}
     given = _spelled(given, gates)
     states = resolve(given, gates)
-    found: list[FeatureFault] = []
+    found: list[Fault] = []
     for name, value in given.items():
         gate = by_name.get(name)
         if gate is None:
             if name not in ALL:
                 found.append(_unknown(name, gates))
         elif gate.is_locked and value is not gate.default:
-            found.append(
-                FeatureFault(
-                    name, f"is locked to {_text(gate.default)} in stage {gate.stage}", "remove it: it has no effect"
-                )
-            )
+            message = f"is locked to {_text(gate.default)} in stage {gate.stage}"
+            found.append(Fault((name,), message, "remove it: it has no effect"))
     found += [
-        FeatureFault(gate.name, f"needs {needed}, which is off", f"switch {needed} on too")
+        Fault((gate.name,), f"needs {needed}, which is off", f"switch {needed} on too")
         for gate in gates
         for needed in gate.needs
         if states[gate.name] and not states[needed]
@@ -128,9 +117,9 @@ def _spelled(given: Mapping[str, bool], gates: Sequence[Gate]) -> dict[str, bool
     return {names.get(name.lower(), name): value for name, value in given.items()}
 
 
-def _unknown(name: str, gates: Sequence[Gate]) -> FeatureFault:
+def _unknown(name: str, gates: Sequence[Gate]) -> Fault:
     names = [*ALL, *(gate.name for gate in gates)]
-    return FeatureFault(name, "is not a feature of this version", suggestion(name, names, f"known: {', '.join(names)}"))
+    return Fault((name,), "is not a feature of this version", suggestion(name, names, f"known: {', '.join(names)}"))
 
 
 def _text(value: bool) -> str:  # noqa: FBT001 - it is what is printed

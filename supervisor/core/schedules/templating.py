@@ -20,7 +20,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from supervisor.core.calendars.moments import LETTERS, UNITS, Moment, format_moment, parse_span, unknown_letter
-from supervisor.core.errors import TenureError
+from supervisor.core.errors import Fault, TenureError
 from supervisor.core.model import PAYLOAD_BYTES_MAX, scheduled_run_id
 from supervisor.core.schedules.neighbours import ALONE, Neighbours
 from supervisor.core.suggestions import suggestion
@@ -36,6 +36,7 @@ _LETTER_WIDTH_MAX = 20
 _NAME = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]{0,63})\s*", re.ASCII)
 _FILTER = re.compile(r"""\|\s*([A-Za-z_][A-Za-z0-9_]{0,63})\s*(?::\s*(?:"([^"]*)"|'([^']*)')\s*)?""", re.ASCII)
 _BRACES = re.compile(r"(\\*)\{\{")
+_AS_IT_IS = r"write \{{ where two braces are meant as they are"
 _REST = re.compile(r"[^{}]{0,40}")
 
 NAMES: Mapping[str, Callable[[Moment], Any]] = {
@@ -71,14 +72,6 @@ FILTERS: Mapping[str, str] = {
     "strftime": "%Y%m%d",
 }
 """Filters, each with an example of its argument; empty: it takes none."""
-
-
-class TemplatingFault(NamedTuple):
-    """One thing wrong with arguments: where in them, the value seen, the remedy."""
-
-    path: tuple[str | int, ...]
-    message: str
-    remedy: str
 
 
 class TemplateError(TenureError):
@@ -148,7 +141,7 @@ def names_in(args: Any) -> set[str]:
     return {part.name for text in texts for part in _parse(text) if isinstance(part, _Placeholder)}
 
 
-def check(args: Mapping[str, Any]) -> list[TemplatingFault]:
+def check(args: Mapping[str, Any]) -> list[Fault]:
     """Return everything that is wrong with the placeholders of ``args``, in its order; empty when nothing is."""
     faults = []
     size = 0
@@ -157,10 +150,10 @@ def check(args: Mapping[str, Any]) -> list[TemplatingFault]:
             size += sum(len(part) if isinstance(part, str) else part.width for part in _parse(text))
         except _BadError as bad:
             message, remedy = bad.args
-            faults.append(TemplatingFault(path, message, remedy))
+            faults.append(Fault(path, message, remedy))
     if not faults and size > PAYLOAD_BYTES_MAX and needs_rendering(args):
         message = f"could grow to {size} characters once filled in, the limit is {PAYLOAD_BYTES_MAX}"
-        faults.append(TemplatingFault((), message, "use fewer placeholders"))
+        faults.append(Fault((), message, "use fewer placeholders"))
     return faults
 
 
@@ -259,7 +252,7 @@ def _placeholder(text: str, begin: int) -> tuple[_Placeholder, int]:
     named = _NAME.match(text, begin)
     if named is None:
         inside = _REST.match(text, begin)
-        raise _BadError(f"'{{{{{inside[0] if inside else ''}' {place} names nothing that is known here", _as_it_is())
+        raise _BadError(f"'{{{{{inside[0] if inside else ''}' {place} names nothing that is known here", _AS_IT_IS)
     name = named[1]
     if name not in TIMES and name not in TEXTS:
         raise _BadError(f"{name!r} in the placeholder {place} is unknown", _nearest(name, (*TIMES, *TEXTS)))
@@ -268,9 +261,8 @@ def _placeholder(text: str, begin: int) -> tuple[_Placeholder, int]:
         position, count = found.end(), count + 1
         if pattern is not None or count > FILTERS_MAX:
             limit = "must be the last filter" if pattern is not None else f"has more than {FILTERS_MAX} filters"
-            raise _BadError(
-                f"{'strftime' if pattern is not None else name!r} in the placeholder {place} {limit}", _reorder()
-            )
+            what = "strftime" if pattern is not None else repr(name)
+            raise _BadError(f"{what} in the placeholder {place} {limit}", "move the time first, then write it")
         if name in TEXTS:
             raise _BadError(f"{name!r} in the placeholder {place} takes no filter", "it is an id, not a time")
         argument = found[2] if found[2] is not None else found[3]
@@ -279,7 +271,7 @@ def _placeholder(text: str, begin: int) -> tuple[_Placeholder, int]:
         else:
             steps.append(_step(found[1], argument, place))
     if not text.startswith("}}", position):
-        raise _BadError(_unclosed(text, position, place), _as_it_is())
+        raise _BadError(_unclosed(text, position, place), _AS_IT_IS)
     return _Placeholder(name, tuple(steps), pattern), position + 2
 
 
@@ -319,15 +311,7 @@ def _usage(name: str) -> str:
 
 
 def _nearest(name: str, known: Iterable[str]) -> str:
-    return suggestion(name, known, f"known: {', '.join(sorted(known))}; {_as_it_is()}")
-
-
-def _reorder() -> str:
-    return "move the time first, then write it"
-
-
-def _as_it_is() -> str:
-    return r"write \{{ where two braces are meant as they are"
+    return suggestion(name, known, f"known: {', '.join(sorted(known))}; {_AS_IT_IS}")
 
 
 def _unclosed(text: str, position: int, place: str) -> str:

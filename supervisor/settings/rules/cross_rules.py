@@ -179,7 +179,7 @@ def _supervision(settings: Settings) -> Iterator[Violation]:
 
 def _features(settings: Settings) -> Iterator[Violation]:
     for fault in features.faults(settings.features):
-        yield Violation((("features", fault.name),), fault.message, fault.remedy)
+        yield Violation((("features", *fault.path),), fault.message, fault.remedy)
 
 
 JOBS_MODULE = "supervisor.compat.cloudforet.jobs"

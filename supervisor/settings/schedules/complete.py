@@ -20,7 +20,7 @@ from types import ModuleType
 
 import msgspec
 
-from supervisor.core.errors import ConfigError, Problem
+from supervisor.core.errors import ConfigError, Fault, Problem
 from supervisor.core.jobs.registry import Registry, registry
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.settings.document import DEFAULT_ORIGIN, format_path
@@ -38,7 +38,7 @@ from supervisor.settings.schedules.search_path import (
     module_of,
     search_here,
 )
-from supervisor.settings.schedules.template import ScheduleFault, template_of
+from supervisor.settings.schedules.template import template_of
 from supervisor.settings.sections.models import Settings
 from supervisor.version import install_extra
 
@@ -187,7 +187,7 @@ def _has_secrets(name: str, loaded: Loaded) -> bool:
     return any(path[:3] == ("schedules", name, "args") for path in loaded.settings.references)
 
 
-def _problem(name: str, fault: ScheduleFault, loaded: Loaded) -> Problem:
+def _problem(name: str, fault: Fault, loaded: Loaded) -> Problem:
     return loaded.problem(("schedules", name, *fault.path), fault.message, fault.remedy)
 
 

@@ -21,7 +21,7 @@ import msgspec
 from supervisor.core.calendars.days import OverExcludedError
 from supervisor.core.cron.fields import interval_of, split_zone
 from supervisor.core.durations import parse_duration
-from supervisor.core.errors import Problem
+from supervisor.core.errors import Fault, Problem
 from supervisor.core.jobs.registry import Registry, registry
 from supervisor.core.model import OWN_TRIGGER, PAYLOAD_BYTES_MAX, After, ScheduleDef, Template, When
 from supervisor.core.schedules.anchor import ANCHORS
@@ -33,7 +33,7 @@ from supervisor.settings.schedules.instants import parse_instant
 from supervisor.settings.schedules.profiles import profile_of
 from supervisor.settings.schedules.rules import calendar_of, faults_of_renames, zone_of
 from supervisor.settings.schedules.settings import NamedCalendarSettings, ScheduleSettings, WhenSettings
-from supervisor.settings.schedules.template import ScheduleFault, template_of
+from supervisor.settings.schedules.template import template_of
 from supervisor.settings.schema import settings_shape
 from supervisor.settings.sections.models import Settings
 from supervisor.settings.sections.pipeline import ProfileSettings
@@ -143,28 +143,28 @@ def definition_of(
     )
 
 
-def faults_of_definition(definition: ScheduleDef) -> list[ScheduleFault]:
+def faults_of_definition(definition: ScheduleDef) -> list[Fault]:
     """Return faults that show only once everything is put together: it is too large, or never due."""
     found = []
     size = len(msgspec.json.encode(definition))
     if size > PAYLOAD_BYTES_MAX:
         message = f"has {size} bytes as Redis keeps it, of {PAYLOAD_BYTES_MAX} allowed"
-        found.append(ScheduleFault((), message, "shorten args, exclude, labels or the description"))
+        found.append(Fault((), message, "shorten args, exclude, labels or the description"))
     never = _never_due(definition)
     return [*found, *([never] if never is not None else []), *_moves_too_often(definition)]
 
 
-def _moves_too_often(definition: ScheduleDef) -> Iterator[ScheduleFault]:
+def _moves_too_often(definition: ScheduleDef) -> Iterator[Fault]:
     """Yield that due times move from day to day, and there are too many of them to be meant."""
     if definition.on_excluded == "skip":
         return
     still = trigger_of(msgspec.structs.replace(definition, exclude=(), start_at_ms=None, end_at_ms=None))
     if still.count(_REFERENCE_MS, _A_YEAR_LATER_MS, _MOVED_MAX) >= _MOVED_MAX:
         message = f"is {definition.on_excluded}, but the schedule is due more than 24 times a day"
-        yield ScheduleFault(("on_excluded",), message, "use on_excluded: skip, or a schedule of days")
+        yield Fault(("on_excluded",), message, "use on_excluded: skip, or a schedule of days")
 
 
-def _never_due(definition: ScheduleDef) -> ScheduleFault | None:
+def _never_due(definition: ScheduleDef) -> Fault | None:
     """Return the reason why ``definition`` is never due; None when it is, or was, or follows runs."""
     if after_completion_ms(definition) is not None or definition.after is not None:
         return None
@@ -178,11 +178,11 @@ def _never_due(definition: ScheduleDef) -> ScheduleFault | None:
         if trigger_of(definition).next_ms(begin) is not None:
             return None
     except OverExcludedError:
-        return ScheduleFault(("exclude",), "leaves no due time", "exclude less")
+        return Fault(("exclude",), "leaves no due time", "exclude less")
     if definition.exclude:
         key = "only" if any(item.days is not None and item.days.is_only for item in definition.exclude) else "exclude"
-        return ScheduleFault((key,), "leaves no due time", "exclude less, or name calendars with later days")
-    return ScheduleFault(("end_at",), "leaves no due time", "move start_at and end_at apart")
+        return Fault((key,), "leaves no due time", "exclude less, or name calendars with later days")
+    return Fault(("end_at",), "leaves no due time", "move start_at and end_at apart")
 
 
 def _validate_chunk(
@@ -202,7 +202,7 @@ def _validate_chunk(
             faults = faults_of_definition(definition)
             if definition.anchor in ANCHORS:
                 message = f"is {definition.anchor}, which is for schedules of the configuration"
-                faults.append(ScheduleFault(("anchor",), message, "use anchor: start_at with start_at"))
+                faults.append(Fault(("anchor",), message, "use anchor: start_at with start_at"))
             definitions += [] if faults else [definition]
         problems += (_problem(fault, name, nodes[name]) for fault in faults)
     return definitions, _in_order(problems, nodes)
@@ -229,7 +229,7 @@ def _owner(path: str, known: Mapping[str, object]) -> str | None:
     return next((path[:end] for end in (len(path), *reversed(ends)) if path[:end] in known), None)
 
 
-def _problem(fault: ScheduleFault, name: str, node: Node) -> Problem:
+def _problem(fault: Fault, name: str, node: Node) -> Problem:
     _, nearest = node.nearest(fault.path)
     return Problem(nearest.origin, format_path(("schedules", name, *fault.path)), fault.message, fault.remedy)
 
@@ -238,7 +238,7 @@ def _renames(entries: Mapping[str, Any], definitions: list[ScheduleDef], where: 
     """Yield faults that ``faults_of_set`` cannot see, because the other schedule lies in another chunk."""
     renamed = dict.fromkeys(entries, "") | {each.id: each.renamed_from for each in definitions}
     for name, (message, remedy) in faults_of_renames(renamed).items():
-        yield _problem(ScheduleFault(("renamed_from",), message, remedy), name, _node(entries[name], where))
+        yield _problem(Fault(("renamed_from",), message, remedy), name, _node(entries[name], where))
 
 
 def _node(value: Any, where: str) -> Node:

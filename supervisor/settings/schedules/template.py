@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
-from supervisor.core.errors import ArgumentsError
+from supervisor.core.errors import ArgumentsError, Fault
 from supervisor.core.jobs.limits import limits_of
 from supervisor.core.jobs.profile_policies import DEFAULT_PROFILE, profile_field, said
 from supervisor.core.jobs.registry import JobSpec, Registry
@@ -17,21 +17,12 @@ from supervisor.core.model import PAYLOAD_BYTES_MAX, PRIORITIES, Template
 from supervisor.core.retry import Retry
 from supervisor.core.schedules import templating
 from supervisor.core.suggestions import suggestion
-from supervisor.settings.base import Path
 from supervisor.settings.schedules.profiles import profile_of, template_fields, unknown_profile
 from supervisor.settings.schedules.rules import zone_of
 from supervisor.settings.schedules.settings import ScheduleSettings
 from supervisor.settings.sections.pipeline import ProfileSettings
 
 _ENVELOPE_BYTES = 1024  # room for what a run adds to its template: ids, times, counters
-
-
-class ScheduleFault(NamedTuple):
-    """One thing wrong with a schedule: path below it, message, remedy."""
-
-    path: Path
-    message: str
-    remedy: str = ""
 
 
 def template_of(
@@ -41,20 +32,18 @@ def template_of(
     *,
     has_secrets: bool = False,
     profiles: Mapping[str, ProfileSettings] = MappingProxyType({}),
-) -> tuple[Template | None, list[ScheduleFault]]:
+) -> tuple[Template | None, list[Fault]]:
     """Return the template of the runs of ``schedule``, or None and the reason why there is none.
 
     With ``has_secrets`` its arguments hold values that no message may show.
     """
     if schedule.job not in known:
-        return None, [ScheduleFault(("job",), *_unknown_job(schedule.job, known))]
+        return None, [Fault(("job",), *_unknown_job(schedule.job, known))]
     spec = known.get(schedule.job)
     faults = _placeholder_faults(schedule, has_secrets=has_secrets) + _profile_faults(schedule, spec, profiles)
     if schedule.retries and spec.base.at_most_once:
         remedy = "remove it, or let the job be delivered at least once"
-        faults.append(
-            ScheduleFault(("retries",), f"{schedule.retries} cannot be: job {spec.name} runs at most once", remedy)
-        )
+        faults.append(Fault(("retries",), f"{schedule.retries} cannot be: job {spec.name} runs at most once", remedy))
     if faults:
         return None, faults
     try:
@@ -64,35 +53,33 @@ def template_of(
         check_arguments(spec.name, template.args, body, around=2)
         size = len(body) + _ENVELOPE_BYTES
     except (ArgumentsError, msgspec.EncodeError) as error:
-        return None, [ScheduleFault(("args",), *_arguments_message(spec, error, has_secrets=has_secrets))]
+        return None, [Fault(("args",), *_arguments_message(spec, error, has_secrets=has_secrets))]
     if size > PAYLOAD_BYTES_MAX:
         message = f"are {size} bytes with the rest of the run, of {PAYLOAD_BYTES_MAX} allowed"
-        return None, [ScheduleFault(("args",), message, "put them into a file, and pass its path")]
+        return None, [Fault(("args",), message, "put them into a file, and pass its path")]
     return template, []
 
 
-def _placeholder_faults(schedule: ScheduleSettings, *, has_secrets: bool) -> list[ScheduleFault]:
+def _placeholder_faults(schedule: ScheduleSettings, *, has_secrets: bool) -> list[Fault]:
     found = templating.check(schedule.args)
     if has_secrets:
-        return [
-            ScheduleFault(("args",), "hold a placeholder that cannot be filled in", "write it without a reference")
-        ] * bool(found)
-    return [ScheduleFault(("args", *fault.path), fault.message, fault.remedy) for fault in found]
+        return [Fault(("args",), "hold a placeholder that cannot be filled in", "write it without a reference")] * bool(
+            found
+        )
+    return [Fault(("args", *fault.path), fault.message, fault.remedy) for fault in found]
 
 
-def _profile_faults(
-    schedule: ScheduleSettings, spec: JobSpec, profiles: Mapping[str, ProfileSettings]
-) -> list[ScheduleFault]:
+def _profile_faults(schedule: ScheduleSettings, spec: JobSpec, profiles: Mapping[str, ProfileSettings]) -> list[Fault]:
     """Return the faults of the profile: that there is none of its name, and its conflicts with other settings."""
     name = schedule.profile or spec.base.profile or DEFAULT_PROFILE
     if name != DEFAULT_PROFILE and name not in profiles:
         if schedule.profile is None:
             return []  # it is the job's, and told with the jobs
-        return [ScheduleFault(("profile",), *unknown_profile(name, profiles))]
+        return [Fault(("profile",), *unknown_profile(name, profiles))]
     profile, found = profile_of(profiles, name), []
     if schedule.buffer_limit is not None and (schedule.overlap or profile.overlap) != "buffer_all":
         message = f"has no effect on overlap: {schedule.overlap or profile.overlap}"
-        found.append(ScheduleFault(("buffer_limit",), message, "use overlap: buffer_all"))
+        found.append(Fault(("buffer_limit",), message, "use overlap: buffer_all"))
     return found
 
 

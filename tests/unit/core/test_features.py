@@ -63,7 +63,7 @@ def test_a_gate_follows_its_name_then_its_stage_then_its_default(
 )
 def test_what_cannot_be_is_refused_all_of_it_at_once(given: dict[str, bool], wrong: list[str]) -> None:
     """A typing mistake, a value for a locked gate, a gate without what it needs."""
-    told = [f"{fault.name} {fault.message}" for fault in faults(given, TABLE)]
+    told = [f"{fault.path[0]} {fault.message}" for fault in faults(given, TABLE)]
 
     assert len(told) == len(wrong)
     for text, expected in zip(told, wrong, strict=True):
