@@ -9,7 +9,6 @@ from typing import Any
 
 from supervisor.compat.cloudforet import cache, config, queue
 from supervisor.compat.cloudforet import conversions as utils
-from supervisor.compat.cloudforet.connectors import BaseConnector, SpaceConnector
 from supervisor.compat.cloudforet.conversions import load_yaml_from_file
 from supervisor.compat.cloudforet.locator import Locator
 from supervisor.compat.cloudforet.parameters import (
@@ -29,8 +28,10 @@ from supervisor.compat.cloudforet.schedulers import (
     schedule_handler,
 )
 from supervisor.compat.cloudforet.service import (
+    BaseConnector,
     BaseManager,
     BaseService,
+    SpaceConnector,
     authentication_handler,
     authorization_handler,
     event_handler,

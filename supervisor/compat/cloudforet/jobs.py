@@ -32,7 +32,7 @@ def plan(ctx: Context, backend: str, queue: str, options: dict[str, Any] | None 
         options: arguments of its constructor, besides the queue.
     """
     with guarded(ctx, Hidden.of_settings()):
-        return dict(planning.plan(ctx, backend, queue, options or {}))
+        return planning.plan(ctx, backend, queue, options or {})
 
 
 @job("cloudforet.page")

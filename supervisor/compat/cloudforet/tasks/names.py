@@ -24,7 +24,7 @@ _MAPPED = {
     "spaceone.core.scheduler.worker.BaseWorker": f"{_HERE}.schedulers:BaseWorker",
     "spaceone.core.scheduler.scheduler.BaseScheduler": f"{_HERE}.schedulers:BaseScheduler",
     "spaceone.core.scheduler.BaseWorker": f"{_HERE}.schedulers:BaseWorker",
-    "spaceone.core.connector.space_connector.SpaceConnector": f"{_HERE}.connectors:SpaceConnector",
+    "spaceone.core.connector.space_connector.SpaceConnector": f"{_HERE}.service:SpaceConnector",
     **{
         f"spaceone.core.scheduler.{inner}{name}": f"{_HERE}.schedulers:{name}"
         for inner in ("", "scheduler.")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from itertools import islice
-from typing import Any, TypedDict
+from typing import Any
 
 import msgspec
 
@@ -44,20 +44,12 @@ PAGE = "cloudforet.page"
 REFUSED = "cloudforet.refused"
 
 
-class PlanResult(TypedDict, total=False):
-    """Result of a plan."""
-
-    tasks: int
-    refused: int
-    skipped: str
-
-
 class PlanError(TenureError):
     """``create_task`` failed."""
 
 
-def plan(context: Context, backend: str, queue: str, options: Mapping[str, Any]) -> PlanResult:
-    """Have ``backend`` make its tasks, and spawn them; return how many.
+def plan(context: Context, backend: str, queue: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Have ``backend`` make its tasks, and spawn them; return how many, and how many were refused.
 
     Raises:
         NotImportableError: there is no such scheduler class.
@@ -71,13 +63,10 @@ def plan(context: Context, backend: str, queue: str, options: Mapping[str, Any])
     tasks = _tasks(found, queue, options)
     if not tasks:
         metrics.CLOUDFORET_EMPTY_PLANS.inc()
-        return PlanResult(tasks=0, skipped="empty")
+        return {"tasks": 0, "skipped": "empty"}
     good, refused = _sorted(context, queue, tasks)
     spawn(context, queue, good)
-    result = PlanResult(tasks=len(good))
-    if refused:
-        result["refused"] = refused
-    return result
+    return {"tasks": len(good), "refused": refused} if refused else {"tasks": len(good)}
 
 
 def _tasks(found: Any, queue: str, options: Mapping[str, Any]) -> list[Any]:

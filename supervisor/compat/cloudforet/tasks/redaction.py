@@ -52,12 +52,11 @@ def resolved(task: Any) -> Any:
     Raises:
         TokenMissingError: there is a reference, and no token.
     """
-    if not _has_reference(task):
-        return task
     token = runtime.token()
-    if token is None:
+    whole = _replace(task, REFERENCE, token)
+    if token is None and whole != task:
         raise TokenMissingError
-    return _replace(task, REFERENCE, token)
+    return whole
 
 
 def masked(task: Any, depth: int = 0) -> Any:
@@ -147,12 +146,6 @@ def _least(name: str, around: int) -> int:
     if name == "metadata":
         return METADATA_CHARS_MIN
     return 0 if name in _HARMLESS else around
-
-
-def _has_reference(value: Any) -> bool:
-    if isinstance(value, Mapping):
-        return value == REFERENCE or any(_has_reference(item) for item in value.values())
-    return isinstance(value, list) and any(_has_reference(item) for item in value)
 
 
 def _replace(value: Any, old: Any, new: Any) -> Any:
