@@ -20,7 +20,7 @@ from typing import Any, Self
 import aiohttp
 from yarl import URL
 
-from supervisor.core.jobs.destinations import current_destinations
+from supervisor.core.jobs.destinations import DestinationRule
 
 AddressInfo = tuple[int | socket.AddressFamily, int | socket.SocketKind, int, str, tuple[Any, ...]]
 
@@ -43,7 +43,7 @@ def judged_socket(info: AddressInfo) -> socket.socket:
         DestinationRefusedError: the address is not allowed.
     """
     family, kind, protocol, _, address = info
-    if not current_destinations().allows_address(address[0]):
+    if not DestinationRule.current.allows_address(address[0]):
         raise DestinationRefusedError
     return socket.socket(family, kind, protocol)
 
@@ -55,7 +55,7 @@ def connect(address: tuple[str, int], timeout: float | None = None, *_: Any) -> 
         OSError: there is none; DestinationRefusedError: an address is not allowed.
     """
     host, port = address
-    if current_destinations().allows_host(host):
+    if DestinationRule.current.allows_host(host):
         return socket.create_connection(address, timeout)
     failure = OSError(errno.EADDRNOTAVAIL, "its name has no address")
     for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
@@ -91,7 +91,7 @@ class Client:
 
     async def to(self, url: URL) -> aiohttp.ClientSession:
         """Return the session for requests to ``url``."""
-        is_named = current_destinations().allows_host(url.raw_host or "")
+        is_named = DestinationRule.current.allows_host(url.raw_host or "")
         if is_named not in self._sessions:
             session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from supervisor.core.jobs.references import current_rule
+from supervisor.core.jobs.references import ReferenceRule
 
 SECRET_BYTES_MAX = 64 * 1024
 
@@ -35,7 +35,7 @@ def resolve(name: str, reference: str) -> str:
         UnresolvedReferenceError: names the argument and where it points, never a value.
     """
     scheme, _, place = reference.partition(":")
-    rule = current_rule()
+    rule = ReferenceRule.current
     if scheme == "env":
         if not rule.allows_variable(place):
             remedy = "add it there, or name it JOB_…" if not place.upper().startswith("TENURE_") else "those never are"
@@ -60,7 +60,7 @@ def _no_link(path: str, flags: int) -> int:
 def _read(name: str, path: Path) -> str:
     if not path.is_absolute():
         raise UnresolvedReferenceError(f"{name}: file:{path} must be an absolute path")
-    rule = current_rule()
+    rule = ReferenceRule.current
     real = os.path.realpath(path)
     if not rule.allows_file(real, resolve=os.path.realpath):
         raise UnresolvedReferenceError(

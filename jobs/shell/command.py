@@ -15,7 +15,7 @@ import os
 import signal
 from typing import TypedDict
 
-from supervisor.core.jobs.confinement import current_confinement
+from supervisor.core.jobs.confinement import Confinement
 from supervisor.process.command.confinement import confined, home_of
 from supervisor.process.command.guard import AT_CWD, AT_EXEC, PLACES
 from supervisor.process.command.spec import CommandRefusedError, Launch, inherited_environment, prepare
@@ -78,7 +78,7 @@ def command(
     """
     if not 0 <= output_tail <= OUTPUT_TAIL_MAX:
         raise CommandRefusedError(f"output_tail must be 0 to {OUTPUT_TAIL_MAX} bytes, got {output_tail}")
-    confinement = current_confinement()
+    confinement = Confinement.current
     inherited = inherited_environment(os.environ, confinement.env) | home_of(confinement)
     environment = {**inherited, **_run_variables(ctx), **(env or {})}
     launch = confined(prepare(command=command, shell=shell, env=environment, cwd=cwd, stdin=stdin), confinement)

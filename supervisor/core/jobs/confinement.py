@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 INHERITED = ("PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TMPDIR")
 """Variables that a command has of the tree's environment unless the configuration lists others, by name or pattern."""
@@ -15,6 +16,9 @@ SYSTEM_PATHS = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc", "/opt")
 @dataclass(frozen=True, slots=True)
 class Confinement:
     """Identity, control group and file access of started programs."""
+
+    current: ClassVar[Confinement]
+    """That of the commands of this process, as its settings say."""
 
     env: Sequence[str] = INHERITED
     user: str | None = None
@@ -43,15 +47,4 @@ class Confinement:
         return bool(self.read_paths or self.write_paths)
 
 
-_current = Confinement()
-
-
-def use_confinement(confinement: Confinement) -> None:
-    """Make ``confinement`` the one of the commands of this process."""
-    global _current  # noqa: PLW0603 - one for all jobs of a process, as its settings say
-    _current = confinement
-
-
-def current_confinement() -> Confinement:
-    """Return the one of this process."""
-    return _current
+Confinement.current = Confinement()

@@ -14,6 +14,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import ClassVar
 
 _GLOBAL_UNICAST = IPv6Network("2000::/3")
 _NAT64 = IPv6Network("64:ff9b::/96")  # RFC 6052: the last four bytes are an IPv4 address
@@ -29,6 +30,9 @@ _NUMBER = re.compile(r"(0x[0-9a-f]*|[0-9]+)")  # as the last label: another way 
 @dataclass(frozen=True, slots=True)
 class DestinationRule:
     """The allow-list of one process: networks, addresses and names of hosts."""
+
+    current: ClassVar[DestinationRule]
+    """The rule of this process, as its settings say: without one of its own, public addresses alone."""
 
     allow: Sequence[str] = ()
 
@@ -82,15 +86,4 @@ def _is_public(address: IPv4Address | IPv6Address) -> bool:
     return address.is_global and not address.is_multicast and not any(address in each for each in _NOT_PUBLIC)
 
 
-_rule = DestinationRule()
-
-
-def use_destinations(rule: DestinationRule) -> None:
-    """Make ``rule`` the one of this process."""
-    global _rule  # noqa: PLW0603 - one rule for all jobs of a process, as its settings say
-    _rule = rule
-
-
-def current_destinations() -> DestinationRule:
-    """Return the rule of this process: without one of its own, public addresses alone."""
-    return _rule
+DestinationRule.current = DestinationRule()

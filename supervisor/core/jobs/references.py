@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from typing import ClassVar
 
 ENV_ALLOWED = ("JOB_*",)
 FILES_ALLOWED = ("/run/secrets/jobs",)
@@ -22,6 +23,9 @@ _NEVER_FILES = ("/proc", "/sys", "/dev")
 @dataclass(frozen=True, slots=True)
 class ReferenceRule:
     """The allow-list of one process. A directory includes everything below it."""
+
+    current: ClassVar[ReferenceRule]
+    """The rule of this process, as its settings say: without one of its own the strictest that is useful."""
 
     env: Sequence[str] = ENV_ALLOWED
     files: Sequence[str] = FILES_ALLOWED
@@ -44,15 +48,4 @@ def _is_below(path: str, places: Sequence[str]) -> bool:
     return any(path == place or path.startswith(place.rstrip("/") + "/") for place in places)
 
 
-_rule = ReferenceRule()
-
-
-def use_rule(rule: ReferenceRule) -> None:
-    """Make ``rule`` the one of this process."""
-    global _rule  # noqa: PLW0603 - one rule for all jobs of a process, as its settings say
-    _rule = rule
-
-
-def current_rule() -> ReferenceRule:
-    """Return the rule of this process: without one of its own the strictest that is useful."""
-    return _rule
+ReferenceRule.current = ReferenceRule()

@@ -10,9 +10,9 @@ import structlog
 import uvloop
 
 from supervisor.core.errors import EXIT_RESTART
-from supervisor.core.jobs.confinement import use_confinement
-from supervisor.core.jobs.destinations import DestinationRule, use_destinations
-from supervisor.core.jobs.references import ReferenceRule, use_rule
+from supervisor.core.jobs.confinement import Confinement
+from supervisor.core.jobs.destinations import DestinationRule
+from supervisor.core.jobs.references import ReferenceRule
 from supervisor.core.jobs.registry import registry
 from supervisor.core.model import Template
 from supervisor.roles.child import ChildContext
@@ -44,9 +44,9 @@ def main(child: ChildContext) -> int:
             follow=child.board,
         )
     )
-    use_rule(reference_rule(child.settings))
-    use_destinations(DestinationRule(child.settings.job_destinations.allow))
-    use_confinement(child.settings.shell.confinement)
+    ReferenceRule.current = reference_rule(child.settings)
+    DestinationRule.current = DestinationRule(child.settings.job_destinations.allow)
+    Confinement.current = child.settings.shell.confinement
     try:
         with streams_heard():
             return _sync(child) if child.settings.workers[child.pool].kind is WorkerKind.SYNC else _async(child)

@@ -11,7 +11,6 @@ from sqlalchemy import Engine, create_engine
 from sqlalchemy.pool import NullPool
 
 from supervisor.clock import SystemClock
-from supervisor.core.jobs import destinations, references
 from supervisor.core.jobs.destinations import DestinationRule
 from supervisor.core.jobs.references import ReferenceRule
 from tenure import Context
@@ -32,13 +31,13 @@ def ctx() -> Context:
 def _any_reference(monkeypatch: pytest.MonkeyPatch) -> None:
     """Allow what these tests refer to; the rule itself has tests of its own."""
     rule = ReferenceRule(env=["*"], files=["/"])
-    monkeypatch.setattr(references, "_rule", rule)
+    monkeypatch.setattr(ReferenceRule, "current", rule)
 
 
 @pytest.fixture(autouse=True)
 def _this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Allow the servers of these tests, which listen on loopback; the rule itself has tests of its own."""
-    monkeypatch.setattr(destinations, "_rule", DestinationRule(["127.0.0.0/8", "::1"]))
+    monkeypatch.setattr(DestinationRule, "current", DestinationRule(["127.0.0.0/8", "::1"]))
 
 
 def wait_for(fact: Callable[[], bool], what: str) -> None:

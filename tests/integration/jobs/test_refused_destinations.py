@@ -11,7 +11,6 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
-from supervisor.core.jobs import destinations
 from supervisor.core.jobs.destinations import DestinationRule
 from tenure import Context
 from tenure.jobs.destinations import Client
@@ -53,7 +52,7 @@ async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Server]:
         return real("127.0.0.1" if is_rebound else host, *args, **options)
 
     monkeypatch.setattr(socket, "getaddrinfo", answered)
-    monkeypatch.setattr(destinations, "_rule", DestinationRule(["localhost"]))
+    monkeypatch.setattr(DestinationRule, "current", DestinationRule(["localhost"]))
     made = Server()
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", made.answer)

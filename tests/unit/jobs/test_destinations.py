@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.jobs import destinations
 from supervisor.core.jobs.destinations import DestinationRule
 from supervisor.settings.rules.cross_rules import violations
 from supervisor.settings.sections.models import Settings
@@ -104,4 +103,4 @@ def test_an_entry_that_can_allow_nothing_is_a_problem(entry: str) -> None:
 
 def test_the_rule_of_a_process_is_the_strictest_without_one() -> None:
     """A program that runs jobs by itself has no configuration."""
-    assert destinations.current_destinations() == DestinationRule()
+    assert DestinationRule.current == DestinationRule()

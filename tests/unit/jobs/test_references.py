@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.core.jobs import references
 from supervisor.core.jobs.references import ReferenceRule
 from supervisor.roles.worker.entry import reference_rule
 from supervisor.settings.base import Section
@@ -17,7 +16,7 @@ from tenure.jobs.references import UnresolvedReferenceError, resolve
 
 def allow(monkeypatch: pytest.MonkeyPatch, **rule: list[str]) -> None:
     """Make this the rule of the process until the test ends."""
-    monkeypatch.setattr(references, "_rule", ReferenceRule(**rule))
+    monkeypatch.setattr(ReferenceRule, "current", ReferenceRule(**rule))
 
 
 @pytest.mark.parametrize("name", ["HOME", "TENURE_REDIS__PASSWORD", "AWS_SECRET_ACCESS_KEY", "XJOB_A", "job_a"])
