@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from calendar import isleap
 from collections.abc import Iterator
+from copy import copy
 from datetime import date
 from functools import lru_cache
 
@@ -34,13 +35,16 @@ _WEEKS = sum(1 << 7 * week for week in range(54))  # multiplied by a week's mask
 class Days:
     """The days that an expression allows. Get it from ``days_of``, which shares it."""
 
-    __slots__ = ("_day_of_month", "_day_of_week", "_masks", "_month", "_needs_both", "is_always", "is_never")
+    __slots__ = (
+        "_day_of_month", "_day_of_week", "_is_inverted", "_masks", "_month", "_needs_both", "is_always", "is_never"
+    )  # fmt: skip
 
     def __init__(self, *, day_of_month: int, month: int, day_of_week: int, needs_both: bool) -> None:
         self._day_of_month = day_of_month
         self._month = month
         self._day_of_week = day_of_week
         self._needs_both = needs_both
+        self._is_inverted = False
         self._masks: list[int | None] = [None] * _KINDS  # filled when first asked for
         all_dates, all_months = day_of_month & 0xFFFFFFFF == 0xFFFFFFFE, month == 0x1FFE
         all_weekdays = day_of_week & 0x7F == 0x7F
@@ -81,30 +85,11 @@ class Days:
             high = start - 1
         return None
 
-    def first_absent(self, low: int, high: int) -> int | None:
-        """Return the first day in low … high that is not allowed."""
-        year = date.fromordinal(low + _ORDINAL_1970).year
-        while low <= high:
-            start, kind = _year(year)
-            following = _year(year + 1)[0]
-            rest = ~self._mask(kind) >> (low - start) & ((1 << (following - low)) - 1)
-            if rest:
-                found = low + (rest & -rest).bit_length() - 1
-                return found if found <= high else None
-            year, low = year + 1, following
-        return None
-
-    def last_absent(self, high: int, low: int) -> int | None:
-        """Return the last day in low … high that is not allowed."""
-        year = date.fromordinal(high + _ORDINAL_1970).year
-        while high >= low:
-            start, kind = _year(year)
-            rest = ~self._mask(kind) & ((2 << (high - start)) - 1)
-            if rest:
-                found = start + rest.bit_length() - 1
-                return found if found >= low else None
-            year, high = year - 1, start - 1
-        return None
+    def others(self) -> Days:
+        """Return the days that are not allowed."""
+        found = copy(self)
+        found._masks, found._is_inverted = [None] * _KINDS, True  # noqa: SLF001 - a copy of our own class
+        return found
 
     def count(self, low: int, high: int, cap: int) -> int:
         """Count the allowed days in low … high; may stop above ``cap``."""
@@ -141,7 +126,8 @@ class Days:
                 months |= whole << start
             start += days
         weekdays |= (self._day_of_week & 0x7F) * _WEEKS >> weekday
-        return months & (dates & weekdays if self._needs_both else dates | weekdays)
+        found = months & (dates & weekdays if self._needs_both else dates | weekdays)
+        return (1 << start) - 1 ^ found if self._is_inverted else found
 
 
 def _special_dates(field: int, days: int, weekday: int) -> int:

@@ -19,10 +19,13 @@ _ON_THE_MINUTE = 1  # seconds mask of an expression with five fields
 class Times:
     """The readings that an expression allows. Immutable."""
 
-    __slots__ = ("_days", "_first_minute", "_first_second", "_minutes", "_per_day", "_per_minute", "_seconds")
+    __slots__ = (
+        "_days", "_first_minute", "_first_second", "_minutes", "_other_days", "_per_day", "_per_minute", "_seconds"
+    )  # fmt: skip
 
     def __init__(self, *, days: Days, minutes: int, seconds: int = _ON_THE_MINUTE) -> None:
         self._days = None if days.is_always else days
+        self._other_days = None if days.is_always or minutes != _EVERY_MINUTE else days.others()
         self._minutes = minutes  # bit n: minute n of the day
         self._seconds = seconds  # bit n: second n of the minute
         self._first_minute = _lowest(minutes)
@@ -178,15 +181,11 @@ class Times:
         day, minute = divmod(low, MINUTES)
         if free >> minute:
             return low + _lowest(free >> minute)
-        following: int | None = day + 1
-        if not free and self._days is not None:
-            following = self._days.first_absent(day + 1, high // MINUTES)
-        elif not free:
-            return None
-        if following is None:
-            return None
-        is_partly = free and (self._days is None or self._days.has(following))
-        return following * MINUTES + (_lowest(free) if is_partly else 0)
+        if not free:
+            found = None if self._other_days is None else self._other_days.first(day + 1, high // MINUTES)
+            return None if found is None else found * MINUTES
+        is_partly = self._days is None or self._days.has(day + 1)
+        return (day + 1) * MINUTES + (_lowest(free) if is_partly else 0)
 
     def _free_minute_until(self, high: int, low: int) -> int | None:
         """Return the last minute in low … high that is not allowed."""
@@ -197,15 +196,11 @@ class Times:
         upto = free & ((2 << minute) - 1)
         if upto:
             return day * MINUTES + upto.bit_length() - 1
-        before: int | None = day - 1
-        if not free and self._days is not None:
-            before = self._days.last_absent(day - 1, low // MINUTES)
-        elif not free:
-            return None
-        if before is None:
-            return None
-        is_partly = free and (self._days is None or self._days.has(before))
-        return before * MINUTES + (free.bit_length() - 1 if is_partly else MINUTES - 1)
+        if not free:
+            found = None if self._other_days is None else self._other_days.last(day - 1, low // MINUTES)
+            return None if found is None else found * MINUTES + MINUTES - 1
+        is_partly = self._days is None or self._days.has(day - 1)
+        return (day - 1) * MINUTES + (free.bit_length() - 1 if is_partly else MINUTES - 1)
 
 
 def _lowest(mask: int) -> int:

@@ -136,18 +136,11 @@ def after_end_ms(definition: ScheduleDef, ended_ms: int) -> int | None:
     return None if definition.end_at_ms is not None and nominal > definition.end_at_ms else nominal
 
 
+_TRIGGERS = ("every_ms", "cron", "calendar_interval", "at_ms", "after_completion_ms")
+
+
 def _named(when: When) -> list[str]:
-    return [
-        name
-        for name, value in (
-            ("every", when.every_ms),
-            ("cron", when.cron),
-            ("calendar_interval", when.calendar_interval),
-            ("at", when.at_ms),
-            ("after_completion", when.after_completion_ms),
-        )
-        if value is not None
-    ]
+    return [name.removesuffix("_ms") for name in _TRIGGERS if getattr(when, name) is not None]
 
 
 def _check(schedule: str, when: When) -> None:
