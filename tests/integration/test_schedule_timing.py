@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from supervisor.core.schedules.jitter import fire_at_ms
+from supervisor.core.schedules.catchup import fire_at_ms
 from supervisor.core.schedules.triggers import trigger_of
 from supervisor.testing.cluster import Cluster
 from supervisor.testing.definitions import schedule_of

@@ -11,18 +11,23 @@ Does not guarantee
     That owed runs are enqueued: overlap is decided in Redis.
     Exact counts above ``MISSED_MAX``, or where they take more looks at triggers and exclusions than one question may
     (search_limit.py): then at least one counts as missed, and of those that are owed there may be only the newest.
+
+Jitter, how far after its nominal time a run is fired, is drawn once and for ever: from the id of the schedule, and
+with ``per_fire`` from the nominal time too. So it is the same on every replica, after a restart and when it is
+computed again. The nominal time, which is the identity of the run, never moves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import blake2b
 from typing import NamedTuple
 
 from supervisor.core.calendars.days import OverExcludedError
 from supervisor.core.calendars.search_limit import SearchLimitError, limit_search
 from supervisor.core.model import ScheduleDef
-from supervisor.core.schedules.jitter import fire_at_ms
 from supervisor.core.schedules.triggers import Trigger
 
 MISSED_MAX = 10_000
@@ -38,6 +43,31 @@ class Owed:
     next_ms: int | None  # first nominal time after the watermark; may already have passed, its fire has not
     next_fire_ms: int | None  # when that one is fired
     missed: Mapping[str, int] = field(default_factory=dict)  # by reason: policy, window, cap; each at most MISSED_MAX
+
+
+def fire_at_ms(definition: ScheduleDef, nominal_ms: int, next_nominal_ms: int | None) -> int:
+    """Return when the run of ``nominal_ms`` is fired: ``floor(jitter * h / 2^64)`` later.
+
+    A jitter longer than the gap to ``next_nominal_ms``, if there is one, counts as that gap, so a run is always
+    fired before the next one is due, and the runs of a short interval still spread evenly.
+    """
+    spread = definition.jitter_ms
+    if not spread:
+        return nominal_ms
+    if next_nominal_ms is not None:
+        spread = min(spread, next_nominal_ms - nominal_ms)
+    is_per_fire = definition.jitter_mode == "per_fire"
+    drawn = _hash(f"{definition.id}\0{nominal_ms}") if is_per_fire else _fixed(definition.id)
+    return nominal_ms + (spread * drawn >> 64)
+
+
+@lru_cache(maxsize=16_384)
+def _fixed(schedule: str) -> int:
+    return _hash(schedule)
+
+
+def _hash(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
 class Planned(NamedTuple):

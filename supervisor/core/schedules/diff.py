@@ -18,7 +18,7 @@ import msgspec
 from supervisor.core.calendars.search_limit import limit_search
 from supervisor.core.errors import TenureError
 from supervisor.core.model import ScheduleDef, scheduled_run_id
-from supervisor.core.schedules.jitter import fire_at_ms
+from supervisor.core.schedules.catchup import fire_at_ms
 from supervisor.core.schedules.triggers import trigger_of
 
 UNLISTED_MIN, UNLISTED_AGE_MS = 100, 30 * 86_400_000

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from supervisor.core.calendars.days import OverExcludedError
 from supervisor.core.model import Exclusion, Kind, ScheduleDef, Template, When
-from supervisor.core.schedules.catchup import MISSED_MAX, Owed, next_fire, owed
-from supervisor.core.schedules.jitter import fire_at_ms
+from supervisor.core.schedules.catchup import MISSED_MAX, Owed, fire_at_ms, next_fire, owed
 from supervisor.core.schedules.triggers import trigger_of
 from tests.kit.tables import table
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.model import Kind, ScheduleDef, Template
-from supervisor.core.schedules.jitter import fire_at_ms
+from supervisor.core.schedules.catchup import fire_at_ms
 
 TEMPLATE = Template(job="a.b", kind=Kind.ASYNC)
 HOUR = 3_600_000

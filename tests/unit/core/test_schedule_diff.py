@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from supervisor.core.model import Kind, ScheduleDef, Template, When
+from supervisor.core.schedules.catchup import fire_at_ms
 from supervisor.core.schedules.diff import FieldChange, field_changes, kept_mark_ms
-from supervisor.core.schedules.jitter import fire_at_ms
 
 HOUR = 3_600_000
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from supervisor.core.model import Outcome, When
-from supervisor.core.schedules.jitter import fire_at_ms
+from supervisor.core.schedules.catchup import fire_at_ms
 from supervisor.store.schedules.fire import DuePage, FireCode
 from tests.integration.roles.scheduler.planned import EPOCH_MS, Planned, every, planned
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from supervisor.core.model import ScheduleDef
-from supervisor.core.schedules.jitter import fire_at_ms
+from supervisor.core.schedules.catchup import fire_at_ms
 from supervisor.core.schedules.triggers import trigger_of
 from supervisor.roles.scheduler.config_sync import REFUSED_NS
 from supervisor.settings.schedules.complete import schedules_digest
