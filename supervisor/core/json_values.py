@@ -174,13 +174,7 @@ def misfit(value: Any, body: bytes, *, around: int = 0, encode_other: Callable[[
 
 
 def check_arguments(job: str, args: Mapping[str, Any], body: bytes, *, around: int) -> None:
-    """Return if arguments can travel.
-
-    Args:
-        job: whose they are.
-        args: by name.
-        body: JSON that holds them.
-        around: how many levels of ``body`` are around the value of each.
+    """Return if arguments of ``job`` can travel: ``body`` is JSON with so many levels ``around`` the value of each.
 
     Raises:
         ArgumentsError: one is nested deeper than ``JSON_DEPTH_MAX``, or holds NaN or an infinity; names the place.

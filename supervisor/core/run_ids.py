@@ -6,13 +6,9 @@ ENTROPY_BYTES = 10  # for each id
 
 
 def fresh_run_ids(wall_ms: int, entropy: bytes) -> list[str]:
-    """Return a UUIDv7 (RFC 9562, 5.7) for each ten bytes of ``entropy``.
+    """Return a UUIDv7 (RFC 9562, 5.7) for each ten bytes of ``entropy``, which is random.
 
-    They sort by time, and 74 random bits distinguish runs of one millisecond.
-
-    Args:
-        wall_ms: the producer's wall clock, milliseconds since 1970.
-        entropy: random bytes, ten for each id.
+    They sort by time, and 74 random bits distinguish runs of one millisecond. ``wall_ms`` is the producer's clock.
     """
     assert len(entropy) % ENTROPY_BYTES == 0
     at = f"{wall_ms & (1 << 48) - 1:012x}"

@@ -24,13 +24,7 @@ _OVERLAPS = {Overlap.FIRST: "on the first pass", Overlap.LAST: "on the last pass
 
 
 def explain(fields: Fields, timezone: str, policy: DstPolicy) -> str:
-    """Return the meaning of ``fields`` in ``timezone``: one sentence, and another where its clocks change.
-
-    Args:
-        fields: a parsed expression.
-        timezone: its IANA name.
-        policy: the behaviour at changes of the clock.
-    """
+    """Return the meaning of ``fields`` in ``timezone``: one sentence, and another where its clocks change."""
     *second, minute, hour, day_of_month, month, day_of_week = fields.text.split(" ")
     parts = [
         _time(second[0] if second else "0", minute, hour),

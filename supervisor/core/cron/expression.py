@@ -117,10 +117,6 @@ class Cron:
         """Yield each instant at which a change of the clock meets a fixed time of this expression.
 
         And whether it skips that time; else it repeats it. Independent of the policies: they decide the consequence.
-
-        Args:
-            after_s: where to begin.
-            within_s: how far to look.
         """
         at, until = after_s, min(after_s + within_s, SECOND_MAX)
         while at < until and not self.is_wildcard:

@@ -29,11 +29,7 @@ def is_hashed(expression: str) -> bool:
 
 
 def resolve(expression: str, seed: str) -> str:
-    """Return ``expression`` with numbers in place of ``H``.
-
-    Args:
-        expression: five or six fields.
-        seed: the id of the schedule.
+    """Return ``expression``, of five or six fields, with numbers in place of ``H``; ``seed`` is the schedule's id.
 
     Raises:
         CronError: an ``H`` has no form that is known, or there is no id to draw from.

@@ -143,12 +143,7 @@ _REMEDIES: tuple[tuple[tuple[type, ...], str], ...] = (
 
 
 def check_untyped(job: str, arguments: type[msgspec.Struct], args: Mapping[str, Any]) -> None:
-    """Return if the values in ``args`` for parameters without a type have a form in JSON.
-
-    Args:
-        job: whose they are.
-        arguments: the struct of its parameters.
-        args: by name.
+    """Return if the values in ``args`` for parameters of ``job`` without a type have a form in JSON.
 
     Raises:
         ArgumentsError: one holds bytes, a set, a date, a time, a timedelta, a Decimal, a UUID, an enum, a dataclass,

@@ -19,12 +19,9 @@ _TIMING = ("anchor", "every_ms", "phase_ms", "when", "timezone")
 
 
 def settled(declared: ScheduleDef, stored: ScheduleDef | None, now_ms: int) -> ScheduleDef:
-    """Return ``declared`` with the beginning of its grid: the stored one, else the one that follows from now.
+    """Return ``declared`` with the beginning of its grid: the stored one, else the one that follows from Redis' time.
 
-    Args:
-        declared: as the configuration has it.
-        stored: as Redis has it; None when it is not there, or cannot be read.
-        now_ms: Redis' time.
+    ``stored`` is None when it is not there, or cannot be read.
     """
     if declared.anchor not in ANCHORS:
         return declared

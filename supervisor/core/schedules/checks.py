@@ -80,12 +80,8 @@ class Checks(NamedTuple):
 def checks_of(checks: tuple[Check, ...], timezone: str, seed: str) -> Checks | None:
     """Return the compiled ``checks``; None when there are none.
 
-    One that is not known here comes from a newer version, and asks nothing.
-
-    Args:
-        checks: of a definition.
-        timezone: of the schedule, where a check names none.
-        seed: id of the schedule, for ``H`` in expressions.
+    One that is not known here comes from a newer version, and asks nothing. Zone and seed, from which expressions draw
+    ``H``, are those of the schedule; a check may name another zone.
     """
     known = [check for check in checks if check.hook in _MAKE]
     known.sort(key=lambda check: POINT[check.hook] is not Point.GATE)

@@ -50,12 +50,6 @@ def kept_mark_ms(old: ScheduleDef, new: ScheduleDef, *, mark_ms: int, now_ms: in
 
     Either all since the watermark, or the one that waits for its jitter. That one only if the new timing has no
     other between it and now: keeping the first would make the second due in retrospect.
-
-    Args:
-        old: the stored definition.
-        new: its replacement.
-        mark_ms: the watermark.
-        now_ms: when the change is made.
     """
     try:
         before, after = trigger_of(old), trigger_of(new)
@@ -79,11 +73,6 @@ def unlisted_runs(old: ScheduleDef, new: ScheduleDef, *, mark_ms: int) -> list[s
     """Return the ids of the latest runs of ``old`` where ``new`` needs to know which are unfinished; oldest first.
 
     Under ``overlap: allow`` nobody keeps a list. Which of them are unfinished, their queue knows.
-
-    Args:
-        old: the stored definition.
-        new: its replacement.
-        mark_ms: the watermark.
     """
     if old.overlap != "allow" or new.overlap == "allow":
         return []

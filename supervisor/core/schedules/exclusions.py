@@ -157,12 +157,7 @@ class _Readings:
 
 
 def exclusions_of(exclude: Sequence[Exclusion], timezone: str, seed: str = "") -> Exclusions:
-    """Return the compiled ``exclude``.
-
-    Args:
-        exclude: as in a definition.
-        timezone: in which its expressions are read.
-        seed: id of the schedule, for ``H``.
+    """Return the compiled ``exclude``, its expressions read in ``timezone``, ``H`` drawn from the schedule's id.
 
     Raises:
         CronError: an expression cannot be used.

@@ -95,9 +95,7 @@ def neighbours_of(definition: ScheduleDef, nominal_ms: int) -> Neighbours:
 def loop_of(name: str, followed: Callable[[str], str | None]) -> list[str]:
     """Return the schedules from ``name`` back to itself, each followed by the one before it; empty without a loop.
 
-    Args:
-        name: the first.
-        followed: answers the schedule that a schedule follows, or None.
+    ``followed`` answers the schedule that a schedule follows, or None.
     """
     chain, at = {name: None}, followed(name)  # a set in order: chains may be long
     while at is not None and at not in chain:

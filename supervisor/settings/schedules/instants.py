@@ -26,9 +26,7 @@ def is_date(text: str) -> bool:
 def parse_instant(text: str, timezone: str) -> int:
     """Return the instant written as ``text``, in milliseconds since 1970.
 
-    Args:
-        text: date and time, with an offset or without.
-        timezone: an IANA name, known to exist, for a text without an offset.
+    Without an offset it is read in ``timezone``, which is known to exist.
 
     Raises:
         ValueError: it is none, does not exist in the zone or exists twice. Fault and remedy are
