@@ -41,21 +41,26 @@ class CalendarEndError(OverExcludedError):
     """The only days on which a schedule may be due are over, or have not begun."""
 
 
+def merged(ranges: Iterable[tuple[int, int]]) -> tuple[list[int], list[int]]:
+    """Return the begins and the ends of disjoint ranges [begin, end), in order, that cover the same."""
+    begins: list[int] = []
+    ends: list[int] = []
+    for begin, end in sorted(ranges):
+        if ends and begin <= ends[-1]:
+            ends[-1] = max(end, ends[-1])
+        else:
+            begins.append(begin)
+            ends.append(end)
+    return begins, ends
+
+
 class DaySet:
     """The days that one calendar excludes: its own, or with ``is_only`` all others."""
 
     __slots__ = ("_froms", "_is_only", "_untils", "_weekdays")
 
     def __init__(self, days: CalendarDays) -> None:
-        froms: list[int] = []
-        untils: list[int] = []
-        for first, behind in sorted((first, first + length) for first, length, _ in _dated(days)):
-            if untils and first <= untils[-1]:
-                untils[-1] = max(behind, untils[-1])
-            else:
-                froms.append(first)
-                untils.append(behind)
-        self._froms, self._untils = froms, untils
+        self._froms, self._untils = merged((first, first + length) for first, length, _ in _dated(days))
         self._weekdays = frozenset(days.weekdays)
         self._is_only = days.is_only
 

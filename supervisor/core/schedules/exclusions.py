@@ -10,12 +10,12 @@ months can be excluded.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
 
-from supervisor.core.calendars.days import REACH_S, STEPS_MAX, DayReadings, OverExcludedError, day_sets
+from supervisor.core.calendars.days import REACH_S, STEPS_MAX, DayReadings, OverExcludedError, day_sets, merged
 from supervisor.core.calendars.search_limit import limit_search, spend
 from supervisor.core.cron.expression import compile_cron
 from supervisor.core.cron.times import Times
@@ -87,18 +87,8 @@ _MESSAGE = f"over-excluded: nothing is left within {STEPS_MAX} excluded stretche
 class _Ranges:
     """Disjoint ranges [from, until) in order."""
 
-    froms: tuple[int, ...]
-    untils: tuple[int, ...]
-
-    @classmethod
-    def of(cls, ranges: Iterable[tuple[int, int]]) -> _Ranges:
-        merged: list[tuple[int, int]] = []
-        for low, high in sorted(ranges):
-            if merged and low <= merged[-1][1]:
-                merged[-1] = (merged[-1][0], max(high, merged[-1][1]))
-            else:
-                merged.append((low, high))
-        return cls(tuple(low for low, _ in merged), tuple(high for _, high in merged))
+    froms: Sequence[int]
+    untils: Sequence[int]
 
     def free_from(self, at_ms: int) -> int:
         index = bisect_right(self.froms, at_ms) - 1
@@ -164,7 +154,7 @@ def exclusions_of(exclude: Sequence[Exclusion], timezone: str, seed: str = "") -
     """
     times = [item for item in exclude if not item.days]
     ranges = [(item.from_ms or 0, item.until_ms or 0) for item in times if item.cron is None]
-    parts: list[_Excluded] = [_Ranges.of(ranges)] if ranges else []
+    parts: list[_Excluded] = [_Ranges(*merged(ranges))] if ranges else []
     parts += [
         _readings(cron, timezone, seed) for cron in dict.fromkeys(item.cron for item in times) if cron is not None
     ]
