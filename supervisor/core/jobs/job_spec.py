@@ -1,4 +1,4 @@
-"""A registered job: its function, its arguments and the defaults of its runs."""
+"""A registered job: its function, its arguments and the defaults of its runs; and its card, which agents publish."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ import msgspec
 from msgspec import inspect
 
 from supervisor.core.errors import ArgumentsError, shown
-from supervisor.core.jobs.job_cards import JobCard, instantiated
 from supervisor.core.jobs.profile_policies import Given
 from supervisor.core.jobs.resource import Resource
 from supervisor.core.jobs.signatures import in_words
@@ -24,6 +23,45 @@ from supervisor.core.json_values import Place, path_of
 from supervisor.core.model import Kind, Template
 from supervisor.core.model_types import is_model, model_schema, plain_model, read_model
 from supervisor.core.retry import Retry
+
+
+def instantiated(base: Template, args: Mapping[str, Any], overrides: Mapping[str, Any]) -> Template:
+    """Return ``base`` with arguments and the overrides that are not None."""
+    given = {name: value for name, value in overrides.items() if value is not None}
+    return msgspec.structs.replace(base, args={**base.args, **args}, **given)
+
+
+class JobCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A job as agents publish it in Redis, for producers without its function: routing and argument names, no code."""
+
+    v: int = 1
+    template: Template
+    signature: str = ""
+    required: list[str] = []
+    optional: list[str] = []
+    given: list[str] = []
+
+    def instantiate(self, args: Mapping[str, Any], **overrides: Any) -> Template:
+        """Return the template of a run with ``args``, whose names are checked here and whose types by the worker.
+
+        Raises:
+            ArgumentsError: a name is unknown or missing.
+        """
+        return instantiated(self.template, self.admit(args), overrides)
+
+    def admit(self, args: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return ``args`` if they have the names that the job takes.
+
+        Raises:
+            ArgumentsError: a name is unknown or missing.
+        """
+        known = {*self.required, *self.optional}
+        unknown = sorted(shown(name) for name in args if name not in known)
+        missing = sorted(set(self.required) - set(args))
+        if unknown or missing:
+            wrong = [f"takes no argument {item}" for item in unknown] + [f"needs {item!r}" for item in missing]
+            raise ArgumentsError(f"job {self.template.job} {', '.join(wrong)}; its signature is {self.signature}")
+        return args
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

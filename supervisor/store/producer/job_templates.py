@@ -10,7 +10,7 @@ import msgspec
 
 from supervisor.core.errors import ArgumentsError, UnknownJobError, shown
 from supervisor.core.jobs import registry as jobs
-from supervisor.core.jobs.job_cards import JobCard
+from supervisor.core.jobs.job_spec import JobCard
 from supervisor.core.jobs.options import checked_priority
 from supervisor.core.jobs.registry import JobSpec
 from supervisor.core.json_values import read_json

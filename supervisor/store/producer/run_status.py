@@ -14,7 +14,7 @@ import msgspec
 
 from supervisor.core.errors import JobFailedError, ResultGoneError, ResultTypeError, RunCancelledError
 from supervisor.core.jobs import registry as jobs
-from supervisor.core.jobs.job_cards import JobCard
+from supervisor.core.jobs.job_spec import JobCard
 from supervisor.core.json_values import read_json
 from supervisor.core.model_types import read_model
 from supervisor.store.queues.reads import RunView

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from supervisor.core.jobs.job_cards import JobCard
+from supervisor.core.jobs.job_spec import JobCard
 from supervisor.core.jobs.registry import JobSpec, Registry
 from supervisor.core.json_values import read_json
 from supervisor.core.model import Kind, Template

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from supervisor.cli.main import main
-from supervisor.core.jobs.job_cards import JobCard
+from supervisor.core.jobs.job_spec import JobCard
 from supervisor.core.jobs.registry import registry
 from supervisor.core.model import Kind, Template
 from supervisor.roles.scheduler.backfill import Backfills

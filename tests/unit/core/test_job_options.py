@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from supervisor.core.errors import ArgumentsError, OptionError
-from supervisor.core.jobs.job_cards import JobCard
+from supervisor.core.jobs.job_spec import JobCard
 from supervisor.core.jobs.limits import limits_of
 from supervisor.core.jobs.registry import JobSpec, Registry, job
 from supervisor.core.model import Template

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from supervisor.core.jobs.job_cards import JobCard
+from supervisor.core.jobs.job_spec import JobCard
 from supervisor.core.jobs.registry import Registry, job
 from supervisor.core.model import Template
 from supervisor.core.retry import Retry

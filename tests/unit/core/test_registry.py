@@ -10,7 +10,7 @@ import pytest
 
 import tenure
 from supervisor.core.errors import ArgumentsError, UnknownJobError
-from supervisor.core.jobs.job_cards import JobCard
+from supervisor.core.jobs.job_spec import JobCard
 from supervisor.core.jobs.registry import DuplicateJobError, JobSpec, Registry, job, registry
 from supervisor.core.model import Kind
 from supervisor.core.retry import Retry

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from supervisor.core.errors import ArgumentsError, UnknownJobError
-from supervisor.core.jobs.job_cards import JobCard
+from supervisor.core.jobs.job_spec import JobCard
 from supervisor.core.model import Kind, Template
 from supervisor.store.queues.jobs import AnyJob, published_registry
 

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from supervisor.core.jobs.job_cards import JobCard
+from supervisor.core.jobs.job_spec import JobCard
 from supervisor.core.json_values import read_json
 from supervisor.core.units import SECOND_NS
 from supervisor.operations import dead, jobs, leader, plugins, queues, run_logs, runs, schedules, workers

@@ -19,7 +19,7 @@ import pytest
 import redis
 
 from supervisor.clock import SystemClock
-from supervisor.core.jobs.job_cards import JobCard
+from supervisor.core.jobs.job_spec import JobCard
 from supervisor.core.model import Kind, Template
 from supervisor.core.supervision.scoreboard import MAGIC, Board, ChildState, Phase, SlotState, board_words
 from supervisor.roles.child import ChildContext, Listeners

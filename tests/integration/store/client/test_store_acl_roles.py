@@ -10,7 +10,7 @@ import pytest
 import redis
 
 from supervisor.core.errors import StoreRefusedError
-from supervisor.core.jobs.job_cards import JobCard
+from supervisor.core.jobs.job_spec import JobCard
 from supervisor.core.model import Kind, Template
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.client.preflight import AclRole, acl_rules
