@@ -15,7 +15,7 @@ from supervisor.plugins.registry import check_schedules
 from supervisor.process.command.confinement import faults
 from supervisor.process.system.linux import thread_count
 from supervisor.settings.loader import Loaded
-from supervisor.settings.schedules.complete import complete, ignore_import, import_jobs
+from supervisor.settings.schedules.complete import complete, import_jobs
 from supervisor.settings.schedules.declarations import with_declared
 from supervisor.settings.web.check import web_problems
 
@@ -27,7 +27,7 @@ class Prepared(NamedTuple):
     definitions: tuple[ScheduleDef, ...]
 
 
-def prepare_jobs(loaded: Loaded, on_import: Callable[[str], None] = ignore_import) -> Prepared:
+def prepare_jobs(loaded: Loaded, on_import: Callable[[str], None] | None = None) -> Prepared:
     """Import the configured jobs and return the schedules that run them.
 
     Raises:
@@ -44,7 +44,7 @@ def prepare_jobs(loaded: Loaded, on_import: Callable[[str], None] = ignore_impor
     return Prepared(loaded, definitions)
 
 
-def prepare_to_fork(loaded: Loaded, on_import: Callable[[str], None] = ignore_import) -> Prepared:
+def prepare_to_fork(loaded: Loaded, on_import: Callable[[str], None] | None = None) -> Prepared:
     """Run ``prepare_jobs`` for a process that forks others.
 
     Raises:

@@ -22,7 +22,7 @@ import msgspec
 
 from supervisor.core.errors import ConfigError, Fault, Problem
 from supervisor.core.jobs.registry import Registry, registry
-from supervisor.core.model import Kind, ScheduleDef, Template
+from supervisor.core.model import Kind, ScheduleDef
 from supervisor.settings.document import DEFAULT_ORIGIN, format_path
 from supervisor.settings.loader import Loaded, UnusableError, in_reading_order
 from supervisor.settings.schedules import search_path
@@ -46,15 +46,11 @@ EXTRAS = {"opentelemetry": "otel"}
 """The extra that brings the requirements of a module that ships with Tenure."""
 
 
-def ignore_import(_module: str) -> None:
-    """Do nothing with the name of a module that was imported."""
-
-
 def import_jobs(
     modules: Sequence[str],
     origins: Mapping[str, str] | None = None,
     *,
-    on_import: Callable[[str], None] = ignore_import,
+    on_import: Callable[[str], None] | None = None,
 ) -> list[Problem]:
     """Import the modules listed under ``jobs``, and return the problems that keep any of them from being used.
 
@@ -69,22 +65,16 @@ def import_jobs(
         path = format_path(("jobs", index))
         where = (origins or {}).get(path, DEFAULT_ORIGIN)
         try:
-            imported = _import(module, where, path)
-        except ConfigError as error:
-            problems += error.problems
+            imported = import_named(module_of(module))
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - any code may stand there
+            problems.append(Problem(where, path, *_import_failure(module, error)))
             continue
-        on_import(imported.__name__)
+        if on_import is not None:
+            on_import(imported.__name__)
         if not _registers(imported):
             remedy = "decorate a function in it with @job, or remove it from jobs"
             problems.append(Problem(where, path, f"module {module} registers no job", remedy))
     return problems
-
-
-def _import(module: str, where: str, path: str) -> ModuleType:
-    try:
-        return import_named(module_of(module))
-    except (Exception, SystemExit) as error:
-        raise ConfigError([Problem(where, path, *_import_failure(module, error))]) from error
 
 
 def _import_failure(module: str, error: BaseException) -> tuple[str, str]:
@@ -147,8 +137,12 @@ def unserved(loaded: Loaded, definitions: Iterable[ScheduleDef], known: Registry
     found: list[Problem] = []
     scheduled: set[str] = set()
     for definition in definitions:
-        scheduled.add(definition.template.job)
-        found += _unserved_schedule(definition.id, definition.template, loaded)
+        name, template = definition.id, definition.template
+        scheduled.add(template.job)
+        if not _is_served(template.queue, template.kind, loaded.settings):
+            key = "job" if loaded.settings.schedules[name].queue is None else "queue"
+            faults = _unserved(template.queue, template.kind, f"job {template.job}")
+            found.append(loaded.problem(("schedules", name, key), *faults))
     return [*found, *_unserved_jobs(loaded, known, scheduled)]
 
 
@@ -194,15 +188,6 @@ def _problem(name: str, fault: Fault, loaded: Loaded) -> Problem:
 def _is_served(queue: str, kind: Kind, settings: Settings) -> bool:
     pools = settings.workers.values()
     return not pools or any(pool.kind.value == kind.value and queue in pool.queues for pool in pools)
-
-
-def _unserved_schedule(name: str, template: Template, loaded: Loaded) -> Iterable[Problem]:
-    if _is_served(template.queue, template.kind, loaded.settings):
-        return
-    schedule = loaded.settings.schedules[name]
-    key = "job" if schedule.queue is None else "queue"
-    faults = _unserved(template.queue, template.kind, f"job {template.job}")
-    yield loaded.problem(("schedules", name, key), *faults)
 
 
 def _unserved_jobs(loaded: Loaded, known: Registry, scheduled: set[str]) -> Iterable[Problem]:
