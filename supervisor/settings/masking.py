@@ -18,6 +18,9 @@ from supervisor.core.network.url_credentials import MARK, userinfo_of
 
 EMBEDDED = "embedded"
 MASK = "**********"
+ECHO_MAX = 60
+"""How many characters of a text a message echoes."""
+
 REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
 _SCHEME = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]*{MARK}")
 _WHO = re.compile(rf"(?P<user>{REFERENCE.pattern}|[A-Za-z0-9_.-]*):(?P<password>.*)", re.DOTALL)
@@ -34,6 +37,12 @@ def mask_url(text: str) -> str:
         return _mask_query(text)
     start, end = found
     return f"{text[:start]}{_mask_who(text[start:end])}{_mask_query(text[end:])}"
+
+
+def echo(text: str) -> str:
+    """Return ``text`` as a message shows it: in quotes, cut short, without the passwords of URLs."""
+    shown = mask_url(text)
+    return repr(shown if len(shown) <= ECHO_MAX else f"{shown[:ECHO_MAX]}…")
 
 
 def mask_redis_url(text: str) -> str:

@@ -14,7 +14,7 @@ from pydantic.fields import FieldInfo
 
 from supervisor.core.durations import format_duration
 from supervisor.settings.render import inline_yaml, public_view
-from supervisor.settings.schema import Shape, ShapeKind, settings_shape
+from supervisor.settings.schema import BOUNDS, Shape, ShapeKind, settings_shape
 from supervisor.settings.sections.models import Fsync, Settings, WorkerKind
 
 _COLUMNS = 100
@@ -35,7 +35,6 @@ _EXAMPLES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "plugins": ("aws-ec2", {"module": "acme.aws:AwsEc2", "options": {"regions": ["eu-1"]}}),
 }
 _EXAMPLE_CRON = '# cron: "30 2 * * *"  # instead of every'
-_BOUNDS = (("ge", "at least"), ("gt", "above"), ("le", "at most"), ("lt", "below"))
 
 
 def default_file() -> str:
@@ -105,7 +104,7 @@ def _limits(info: FieldInfo, *, is_duration: bool) -> str:
     if len(choices) > 1:
         return f"One of: {', '.join(choices)}."
     found = []
-    for name, word in _BOUNDS:
+    for name, word in BOUNDS:
         limit = next((getattr(entry, name) for entry in info.metadata if hasattr(entry, name)), None)
         if limit is not None:
             found.append(f"{word} {format_duration(limit) if is_duration else limit}")

@@ -18,6 +18,9 @@ from pydantic.fields import FieldInfo
 
 from supervisor.settings.sections.models import Settings
 
+BOUNDS = (("ge", "at least"), ("gt", "above"), ("le", "at most"), ("lt", "below"))
+"""Limits of a number, as pydantic calls them, in words."""
+
 
 class ShapeKind(Enum):
     """Kind of content at a place in the tree."""

@@ -21,14 +21,13 @@ from supervisor.core.errors import Problem
 from supervisor.core.suggestions import suggestion
 from supervisor.settings.base import MODULE, NAME, SCHEDULE_ID, Path, Violation
 from supervisor.settings.document import Node, format_path, with_text, without
-from supervisor.settings.masking import mask_url
+from supervisor.settings.masking import ECHO_MAX, echo, mask_url
 from supervisor.settings.rules.cross_rules import violations
 from supervisor.settings.scalars import resolve
-from supervisor.settings.schema import Shape, ShapeKind
+from supervisor.settings.schema import BOUNDS, Shape, ShapeKind
 from supervisor.settings.sections.models import Settings
 from supervisor.settings.sections.plugins import REFERENCE
 
-_ECHO_MAX = 60
 _ROUNDS_MAX = 5
 _QUOTE = "quote it"
 _KEY_MARK = "[key]"
@@ -158,7 +157,7 @@ def _list_remedy(node: Node, shape: Shape) -> str:
         return f"write [{{{next(iter(node.value), '')}: …}}]" if takes_mappings and node.value else ""
     is_hidden = shape.is_secret or (shape.info is not None and not shape.info.repr)
     is_shown = isinstance(node.value, str) and node.source is None and not is_hidden
-    return f"write [{mask_url(node.value) if is_shown and len(node.value) <= _ECHO_MAX else _kind_of(node)}]"
+    return f"write [{mask_url(node.value) if is_shown and len(node.value) <= ECHO_MAX else _kind_of(node)}]"
 
 
 def _touches(path: str, wrong: set[str]) -> bool:
@@ -196,9 +195,7 @@ def _seen(node: Node, shape: Shape | None) -> str:
         return "a value that is not shown"
     if isinstance(node.value, dict | list):
         return _kind_of(node)
-    shown = mask_url(node.value) if isinstance(node.value, str) else json.dumps(node.value)
-    shown = shown if len(shown) <= _ECHO_MAX else f"{shown[:_ECHO_MAX]}…"
-    return repr(shown) if isinstance(node.value, str) else shown
+    return echo(node.value) if isinstance(node.value, str) else json.dumps(node.value)
 
 
 def _message(details: ErrorDetails, node: Node, shape: Shape | None) -> tuple[str, str]:
@@ -218,7 +215,9 @@ def _message(details: ErrorDetails, node: Node, shape: Shape | None) -> tuple[st
             return "must be text", f"several go into when: [{{{details['loc'][-1]}: …}}, …]"
         return "must be text", _QUOTE if isinstance(node.value, int | float) else ""
     if kind in {"greater_than", "greater_than_equal", "less_than", "less_than_equal"}:
-        return _range_message(kind, context, shape), ""
+        key, word = next((key, word) for key, word in BOUNDS if key in context)
+        shown = format_duration(context[key]) if shape is not None and shape.is_duration else context[key]
+        return f"must be {word} {shown}", ""
     if kind in {"too_short", "too_long"}:
         (limit,) = (context[name] for name in ("min_length", "max_length") if name in context)
         return f"must have at {'least' if kind == 'too_short' else 'most'} {limit} entries", ""
@@ -246,19 +245,6 @@ def _choice_message(expected: str, node: Node) -> tuple[str, str]:
     choices = [part.strip().strip("'") for part in expected.replace(" or ", ", ").split(",")]
     words = f"{', '.join(choices[:-1])} or {choices[-1]}" if len(choices) > 1 else choices[0]
     return f"must be {words}", suggestion(str(node.value), choices) if node.source is None else ""
-
-
-def _range_message(kind: str, context: Mapping[str, Any], shape: Shape | None) -> str:
-    words = {
-        "greater_than": ("gt", "above"),
-        "greater_than_equal": ("ge", "at least"),
-        "less_than": ("lt", "below"),
-        "less_than_equal": ("le", "at most"),
-    }
-    key, word = words[kind]
-    limit = context[key]
-    shown = format_duration(limit) if shape is not None and shape.is_duration else limit
-    return f"must be {word} {shown}"
 
 
 def _violation_problem(violation: Violation, root: Node, shape: Shape) -> Problem:

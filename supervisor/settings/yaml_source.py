@@ -22,13 +22,12 @@ import yaml
 
 from supervisor.core.errors import Problem
 from supervisor.settings.document import Node, format_path
-from supervisor.settings.masking import looks_secret, mask_url
+from supervisor.settings.masking import echo, looks_secret
 from supervisor.settings.scalars import Trap, resolve
 
 BYTES_MAX = 8 * 1024 * 1024
 NODES_MAX = 200_000
 DEPTH_MAX = 64
-_ECHO_MAX = 60
 
 Tolerates = Callable[[tuple[str | int, ...]], bool]
 
@@ -171,8 +170,7 @@ class _Builder:
     def _echo(self, text: str, path: tuple[str | int, ...]) -> str:
         if any(looks_secret(step) for step in path):
             return "the value (not shown)"
-        shown = mask_url(text)
-        return repr(shown if len(shown) <= _ECHO_MAX else f"{shown[:_ECHO_MAX]}…")
+        return echo(text)
 
     def _complain(self, event: Any, path: tuple[str | int, ...], message: str, remedy: str = "") -> None:
         self.problems.append(Problem(self._at(event), format_path(path), message, remedy))

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field
 from supervisor.core.errors import Problem
 from supervisor.settings.base import Path
 from supervisor.settings.document import Node, format_path
-from supervisor.settings.masking import looks_secret, mask_url
+from supervisor.settings.masking import echo, looks_secret
 
 NOTICES_MAX = 100
-_ECHO_MAX = 60
 
 
 @dataclass(slots=True)
@@ -53,6 +52,5 @@ def shown(node: Node, path: Path = ()) -> str:
     if isinstance(node.value, list):
         return "a list"
     if isinstance(node.value, str):
-        text = mask_url(node.value)
-        return repr(text if len(text) <= _ECHO_MAX else f"{text[:_ECHO_MAX]}…")
+        return echo(node.value)
     return json.dumps(node.value)
