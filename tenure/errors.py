@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     )
     from supervisor.core.jobs.registry import DuplicateJobError
     from supervisor.plugins.contract import PluginError, PluginUnusableError
-    from supervisor.roles.worker.attempt.children import SpawnError
+    from supervisor.roles.worker.attempt.run_output import SpawnError
     from supervisor.roles.worker.attempt.steps import StepError
     from supervisor.roles.worker.process.resources import ResourceError
     from supervisor.store.producer.bulk import PartlyEnqueuedError
@@ -82,7 +82,7 @@ _MODULES = dict.fromkeys(__all__, "supervisor.core.errors") | {
     "PluginUnusableError": "supervisor.plugins.contract",
     "ResourceError": "supervisor.roles.worker.process.resources",
     "ServerNotReadyError": "supervisor.testing.servers",
-    "SpawnError": "supervisor.roles.worker.attempt.children",
+    "SpawnError": "supervisor.roles.worker.attempt.run_output",
     "UnknownClusterError": "supervisor.store.producer.destination",
     "StepError": "supervisor.roles.worker.attempt.steps",
 }

@@ -100,26 +100,15 @@ class RunReporter:
         if self._run_events == "all":
             _event("run_started", fetched)
 
-    def finished(self, fetched: FetchedRun, seconds: float, now_ns: int) -> None:
-        """Report a run that succeeded."""
-        self._count(fetched, Outcome.OK, seconds)
-        if self._lines.admits(now_ns):
-            log.info("run_succeeded", **identity(fetched), duration_s=round(seconds, 6))
-        else:
-            self._lines.add(fetched.envelope.template.job, Outcome.OK, seconds)
-        if self._run_events == "all":
-            _event("run_succeeded", fetched)
-
-    def gave_way(self, fetched: FetchedRun, outcome: Outcome, seconds: float, now_ns: int) -> None:
-        """Report a run that ended because it was asked to."""
+    def ended(self, fetched: FetchedRun, outcome: Outcome, seconds: float, now_ns: int) -> None:
+        """Report a run that succeeded, or that ended because it was asked to."""
         self._count(fetched, outcome, seconds)
         if self._lines.admits(now_ns):
-            event = f"run_{outcome.value}"  # run_replaced, run_cancelled
-            log.info(event, **identity(fetched), duration_s=round(seconds, 6))
+            log.info(_name(outcome), **identity(fetched), duration_s=round(seconds, 6))
         else:
             self._lines.add(fetched.envelope.template.job, outcome, seconds)
         if self._run_events == "all":
-            _event(f"run_{outcome.value}", fetched)
+            _event(_name(outcome), fetched)
 
     def failed(
         self, fetched: FetchedRun, outcome: Outcome, seconds: float, now_ns: int, *, error: str, retry_s: float | None
@@ -181,6 +170,10 @@ class RunReporter:
             log.info("runs_folded", **_fields(folded))
         for folded in self._failures.take(now_ns, is_last=is_last):
             log.warning("failures_folded", **_fields(folded), last_error=folded.note)
+
+
+def _name(outcome: Outcome) -> str:
+    return "run_succeeded" if outcome is Outcome.OK else f"run_{outcome.value}"  # run_replaced, run_cancelled
 
 
 def _event(reason: str, fetched: FetchedRun, *, level: str = "info", note: str = "") -> None:

@@ -86,7 +86,7 @@ class RecyclingLimits:
 
     def tick(self, now_ns: int) -> None:
         """Ask to be replaced if it is time. Cheap: memory is looked at every few seconds only."""
-        runs = self._presence.runs_done
+        runs = self._presence.row.done
         if now_ns >= self._look_at_ns:
             self._look_at_ns = now_ns + LOOK_NS
             self._measure(runs, now_ns)
@@ -97,14 +97,14 @@ class RecyclingLimits:
             self._ask_at_ns = now_ns + ASK_NS
 
     def _measure(self, runs: int, now_ns: int) -> None:
-        kib = self._presence.rss_kib = self._resident()
+        kib = self._presence.row.rss_kib = self._resident()
         if self._baseline_kib == 0 and (runs >= SETTLED_RUNS or now_ns - self._born_ns >= SETTLED_NS):
             self._baseline_kib = kib
 
     def _reason(self, runs: int, now_ns: int) -> dict[str, str | int] | None:
         if runs >= self._runs_max:
             return {"reason": "runs", "runs": runs}
-        growth_kib = self._presence.rss_kib - self._baseline_kib
+        growth_kib = self._presence.row.rss_kib - self._baseline_kib
         if self._baseline_kib and growth_kib >= self._growth_kib_max:
             return {"reason": "growth", "growth_mib": growth_kib // 1024, "from_mib": self._baseline_kib // 1024}
         if now_ns - self._born_ns >= self._age_ns_max:
@@ -212,7 +212,7 @@ class WorkerRuntime:
         """
         while self.polls.has_work:
             for fetched in self.settle((yield self.next_poll(want=0))):
-                self.polls.acknowledge(self.executor.give_back(fetched))
+                self.polls.acknowledge(self.executor.refusals.give_back(fetched))
         if interrupted:
             items = [(run.queue, run.envelope.id, only(Release.INTERRUPTED, run)) for run in interrupted]
             yield self.queues.release_runs(
@@ -271,10 +271,10 @@ class WorkerRuntime:
             if self.presence.fetched((fetched.queue, fetched.envelope.id), fetched.attempt, fetched.fetched_ms):
                 arrived.append(fetched)
             else:
-                self.polls.acknowledge(self.executor.put_off(fetched))
+                self.polls.acknowledge(self.executor.refusals.put_off(fetched))
         for broken in reply.broken:
             self.presence.fetched((broken.queue, broken.run_id), broken.attempt, broken.fetched_ms)
-            self.polls.acknowledge(self.executor.bury(broken))
+            self.polls.acknowledge(self.executor.refusals.bury(broken))
         return arrived
 
     def settled(self, reply: TurnReply) -> None:

@@ -17,7 +17,7 @@ from supervisor.core.retry import Retry
 from supervisor.core.schedules.neighbours import Neighbours
 from supervisor.core.schedules.templating import render
 from supervisor.roles.scheduler.schedule_cache import Catalogue, CompiledSchedule
-from supervisor.roles.worker.attempt.children import Children
+from supervisor.roles.worker.attempt.run_output import Children
 from supervisor.store.keys import KIND_LETTER, Keys
 from supervisor.store.producer.bulk import BatchStream
 from supervisor.store.producer.job_templates import JobTemplate

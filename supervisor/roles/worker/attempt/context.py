@@ -19,8 +19,7 @@ from supervisor.core.jobs.trace_context import trace_id_of
 from supervisor.core.model import Kind
 from supervisor.core.schedules.neighbours import Neighbours, ScheduledTime
 from supervisor.core.units import SECOND_NS
-from supervisor.roles.worker.attempt.children import Children
-from supervisor.roles.worker.attempt.run_output import Leavings
+from supervisor.roles.worker.attempt.run_output import Children, Leavings
 from supervisor.roles.worker.attempt.steps import Steps
 from supervisor.store.producer.options import EnqueueOptions, JobRef, SpawnOptions
 from supervisor.store.producer.tracing import current_traceparent
@@ -28,6 +27,8 @@ from supervisor.store.queues.run_records import ProgressItem, pack_progress
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
+
+    from supervisor.roles.worker.attempt.progress import Progress
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -60,13 +61,6 @@ class Enqueuer(Protocol):
     def enqueue_async(self) -> Callable[..., Awaitable[str]]:
         """Enqueue a run and return its id, without blocking the event loop."""
         ...
-
-
-class ProgressSink(Protocol):
-    """Receiver of the progress that a context reports."""
-
-    def report(self, context: Context, item: ProgressItem) -> None:
-        """Take the progress of a job, to send it in its own time."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -128,7 +122,7 @@ class Context(ScheduledTime):
     last_progress: ProgressItem | None = None
     """What ``progress`` was last given, for tests of the job."""
 
-    progress_to: ProgressSink | None = field(default=None, repr=False)
+    progress_to: Progress | None = field(default=None, repr=False)
     undo: list[Callable[[], Any]] = field(default_factory=list, repr=False)
     """What ``on_failure`` was given; a test of the job may look, or call them, the last first."""
 

@@ -20,7 +20,6 @@ from functools import partial
 from typing import Any, cast
 
 import msgspec
-import structlog
 
 from supervisor.clock import Clock
 from supervisor.core.errors import ArgumentsError, UnknownJobError
@@ -33,16 +32,14 @@ from supervisor.core.schedules.neighbours import Neighbours
 from supervisor.core.supervision.inflight import RunKey, execution_hash
 from supervisor.core.supervision.scoreboard import UnwantedReason
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
-from supervisor.roles.worker.attempt.children import Children
 from supervisor.roles.worker.attempt.context import Context, Enqueuer
 from supervisor.roles.worker.attempt.failure import describe, encoded_result, granted, is_clean_exit, is_final
-from supervisor.roles.worker.attempt.invocation import JobInvoker
-from supervisor.roles.worker.attempt.planning import is_planner
+from supervisor.roles.worker.attempt.invocation import JobInvoker, is_planner
 from supervisor.roles.worker.attempt.rejections import Refusals
-from supervisor.roles.worker.attempt.run_output import Leavings
+from supervisor.roles.worker.attempt.run_output import Children, Leavings
 from supervisor.roles.worker.attempt.steps import Steps
 from supervisor.roles.worker.run_logs import OutputKeeping
-from supervisor.roles.worker.run_reporting import RunReporter, identity
+from supervisor.roles.worker.run_reporting import RunReporter
 from supervisor.store.queues.run_records import StepCalls
 from supervisor.store.queues.runs import Ack, BrokenRun, FetchedRun
 from supervisor.telemetry.run_output import RunOutput
@@ -51,12 +48,9 @@ _GAVE_WAY = {
     UnwantedReason.REPLACED: (Outcome.REPLACED, "asked to make room for a newer run"),
     UnwantedReason.CANCELLED: (Outcome.CANCELLED, "a person asked for its end"),
 }
-STILL_HERE_DELAY_MS = 5_000
 TIMEOUT_S_MIN = 0.01  # whatever a record says: a hard timeout costs a process
 _SPANS_MAX = 1000
 _OF_DATA = (ValueError, TypeError, ArithmeticError, LookupError, RecursionError)
-
-log = structlog.get_logger("tenure.worker")
 
 
 class Execution(msgspec.Struct, eq=False):
@@ -126,7 +120,7 @@ class Executor:
     def __post_init__(self, calling: JobInvoker | None) -> None:
         self._calling = calling or JobInvoker(kind=self.kind)
         self.ends = RunReporter()
-        self._refusals = Refusals(worker=self.worker, clock=self.clock, ends=self.ends)
+        self.refusals = Refusals(worker=self.worker, clock=self.clock, ends=self.ends)
         self._spans: dict[tuple[float | None, float], tuple[int, int]] = {}
 
     def prepare(self, fetched: FetchedRun) -> Execution | Ack:
@@ -142,33 +136,33 @@ class Executor:
                 fetched_ms=fetched.fetched_ms,
                 reason=reason,
             )
-            return self._refusals.bury(broken)
+            return self.refusals.bury(broken)
 
     def _prepared(self, fetched: FetchedRun) -> Execution | Ack:
         envelope = fetched.envelope
-        if envelope.not_after_ms is not None and self._refusals.is_too_late(fetched):
-            return self._refusals.expire(fetched)
+        if envelope.not_after_ms is not None and self.refusals.is_too_late(fetched):
+            return self.refusals.expire(fetched)
         template = envelope.template
         try:
             spec = self.registry.get(template.job)
         except UnknownJobError as error:
-            return self._refusals.unknown(fetched, error)
+            return self.refusals.unknown(fetched, error)
         key = fetched.queue, envelope.id
         if spec.kind is not self.kind:
-            return self._refusals.other_kind(fetched, spec.kind)
+            return self.refusals.other_kind(fetched, spec.kind)
         try:
             arguments = spec.check(template.args) if template.args or spec.arguments.__struct_fields__ else {}
         except ArgumentsError as error:
-            return self._refusals.arguments(fetched, error)
+            return self.refusals.arguments(fetched, error)
         profile = template.profile
         is_plain = not profile and self._calling.plain.get(template.job) is spec
         if not is_plain:
             try:
                 is_plain = self._calling.is_plain(spec, profile)
             except UnknownProfileError as error:
-                return self._refusals.unknown(fetched, error)
-        if self._refusals.unknown_since:
-            self._refusals.unknown_since.pop(key, None)
+                return self.refusals.unknown(fetched, error)
+        if self.refusals.unknown_since:
+            self.refusals.unknown_since.pop(key, None)
         if is_plain:
             return Execution(fetched, key, spec, arguments, spec.function, None)
         context = self._context(fetched, spec)
@@ -238,7 +232,7 @@ class Executor:
             result = encoded_result(execution.fetched, value)
         execution.ended_ns = now_ns = self.clock.elapsed_ns()
         elapsed_ns = max(0, now_ns - execution.started_ns)
-        self.ends.finished(execution.fetched, elapsed_ns / SECOND_NS, now_ns)
+        self.ends.ended(execution.fetched, Outcome.OK, elapsed_ns / SECOND_NS, now_ns)
         if execution.context is None:
             return self._ack(execution, Outcome.OK, elapsed_ns, result=result)
         return self._ack(execution, Outcome.OK, elapsed_ns, result=result, **_left(execution, execution.context))
@@ -262,14 +256,14 @@ class Executor:
         seconds = elapsed_ns / SECOND_NS
         if execution.unwanted is not None:
             outcome, note = _GAVE_WAY[execution.unwanted]
-            self.ends.gave_way(fetched, outcome, seconds, now_ns)
+            self.ends.ended(fetched, outcome, seconds, now_ns)
             return self._ack(execution, outcome, elapsed_ns, history_note=note)
         if isinstance(error, VetoedError):
-            return self._refusals.vetoed(fetched, error.veto, started_ms=execution.started_ms)
+            return self.refusals.vetoed(fetched, error.veto, started_ms=execution.started_ms)
         template = fetched.envelope.template
         error = granted(fetched, error)
         if isinstance(error, Again):
-            self.ends.gave_way(fetched, Outcome.AGAIN, seconds, now_ns)
+            self.ends.ended(fetched, Outcome.AGAIN, seconds, now_ns)
             return self._ack(execution, Outcome.AGAIN, elapsed_ns, retry_delay_ms=round(1000 * error.delay_s))
         failure = describe(error, worker=self.worker)
         delay_s = (
@@ -286,19 +280,6 @@ class Executor:
             execution, outcome, elapsed_ns,
             error=failure.as_error(), history_note=failure.note, retry_delay_ms=delay_ms, left_behind=left_behind,
         )  # fmt: skip
-
-    def give_back(self, fetched: FetchedRun) -> Ack:
-        """Return the acknowledgement of a run that was not started: it waits again, nothing charged."""
-        return self._refusals.give_back(fetched)
-
-    def put_off(self, fetched: FetchedRun) -> Ack:
-        """Return the acknowledgement of a run of which an earlier execution is still here."""
-        log.warning("run_still_here", **identity(fetched))
-        return self._refusals.give_back(fetched, delay_ms=STILL_HERE_DELAY_MS)
-
-    def bury(self, broken: BrokenRun) -> Ack:
-        """Return the acknowledgement of a run that cannot be read."""
-        return self._refusals.bury(broken)
 
     def _ack(
         self, execution: Execution, outcome: Outcome, elapsed_ns: int, *, result: bytes | None = None, **more: Any

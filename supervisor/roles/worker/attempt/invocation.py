@@ -8,6 +8,8 @@ Guarantees
     Callbacks given to ``on_failure`` run when the attempt ends other than ok: the last given first, each once,
     also after a soft timeout and when the process must go, within the rest of the time. An error in one
     is logged, and changes nothing.
+    The runs that a planner, a job that yields runs, wants come into being with the acknowledgement, or none (adr/0018):
+    one that fails half-way planned nothing. A planner that yields nothing has finished.
 
 Does not guarantee
     That it runs at all: a process that is killed runs nothing more.
@@ -17,10 +19,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
-from functools import partial
-from typing import Any, NamedTuple
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 
@@ -34,9 +36,11 @@ from supervisor.roles.worker.attempt.failure import is_clean_exit
 from supervisor.roles.worker.attempt.hook_chain import HookChain
 from supervisor.roles.worker.attempt.hooks import Hooks, Pipeline
 from supervisor.roles.worker.attempt.middleware import Middleware, chain, closing
-from supervisor.roles.worker.attempt.planning import is_planner, spawn_all
-from supervisor.roles.worker.attempt.progress import Progress, ProgressRunner
+from supervisor.roles.worker.attempt.progress import Progress
 from supervisor.roles.worker.process.resources import Resources
+
+if TYPE_CHECKING:
+    from supervisor.store.producer.producer import Producer
 
 GRACE_S = 0.1  # for a middleware that takes all of its time to close
 
@@ -63,7 +67,7 @@ class JobInvoker:
         *,
         kind: Kind,
         clock: Clock | None = None,
-        producer: ProgressRunner | None = None,
+        producer: Producer | None = None,
         on_ill: Callable[[int], None] | None = None,
         pipeline: Pipeline | None = None,
     ) -> None:
@@ -223,3 +227,47 @@ async def _call_async(function: Callable[[], Any]) -> None:
     value = function()
     if inspect.isawaitable(value):
         await value
+
+
+@lru_cache(maxsize=1024)
+def is_planner(function: Callable[..., Any]) -> bool:
+    """Return whether ``function`` yields runs instead of doing something itself."""
+    return inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function)
+
+
+def spawn_all(runs: Any, context: Context) -> Calls:
+    """Spawn the children that a planner yields; its end is the planner's."""
+    is_async = inspect.isasyncgen(runs)
+    take = partial(anext if is_async else next, runs)
+    while True:
+        item, error = yield take
+        if error is None:
+            try:
+                spawn(item, context)
+            except BaseException as refused:  # noqa: BLE001 - the planner is closed, and has failed by it
+                error = refused
+        if error is not None:
+            break
+    _, unclosed = yield runs.aclose if is_async else runs.close
+    if unclosed is not None:
+        return None, unclosed
+    if isinstance(error, StopIteration | StopAsyncIteration):
+        return getattr(error, "value", None), None
+    return None, error
+
+
+def spawn(item: Any, context: Context) -> str:
+    """Spawn one run: a job; or job and arguments; or job, arguments and options of ``Context.spawn``.
+
+    Raises:
+        TypeError: it is none of these.
+    """
+    parts = item if isinstance(item, tuple) else (item,)
+    job, args, options = (*parts, None, None, None)[:3]
+    is_job = isinstance(job, str) or callable(job)
+    if len(parts) > 3 or not is_job or not all(part is None or isinstance(part, Mapping) for part in (args, options)):
+        raise TypeError(
+            f"planner {context.job} yielded {type(item).__name__} of {len(parts)}; it yields a job, (job, arguments) "
+            f"or (job, arguments, options), such as (collect, {{'tenant': 1}}, {{'key': 1}})"
+        )
+    return context.spawn(job, args, **(options or {}))

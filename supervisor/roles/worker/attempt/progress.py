@@ -13,20 +13,21 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Coroutine
 from contextlib import suppress
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 import structlog
 
 from supervisor.clock import Clock
-from supervisor.core.effects import Call
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.model import Kind
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.context import Context
 from supervisor.store.queues.run_records import Progresses, ProgressItem
 from supervisor.telemetry import events
+
+if TYPE_CHECKING:
+    from supervisor.store.producer.producer import Producer
 
 EVERY_NS = SECOND_NS
 AFTER_FAILURE_NS = 10_000_000_000
@@ -35,20 +36,6 @@ CALL_S = 1.0  # how long a plain job waits for one call
 LAST_S = 0.5  # how long the last values may take when the process leaves
 
 log = structlog.get_logger("tenure.worker")
-
-
-class ProgressRunner(Protocol):
-    """Subset of a producer that is used here."""
-
-    def run(self, call: Call[Any], *, timeout_s: float | None = None) -> Any:
-        """Make a call."""
-
-    def run_async(self, call: Call[Any]) -> Coroutine[Any, Any, Any]:
-        """Make a call without blocking the event loop."""
-
-    @property
-    def keys(self) -> Any:
-        """Keys of the cluster in Redis."""
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
@@ -61,7 +48,7 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 class Progress:
     """Progress that the runs of this process reported and Redis does not have yet."""
 
-    def __init__(self, clock: Clock, runner: ProgressRunner | None) -> None:
+    def __init__(self, clock: Clock, runner: Producer | None) -> None:
         self._clock = clock
         self._runner = runner
         self._calls = None if runner is None else Progresses(runner.keys)

@@ -25,12 +25,12 @@ from supervisor.core.model import Kind, Outcome
 from supervisor.core.supervision.inflight import RunKey
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.failure import Failure
-from supervisor.roles.worker.run_reporting import RunReporter
+from supervisor.roles.worker.run_reporting import RunReporter, identity
 from supervisor.store.queues.runs import Ack, BrokenRun, FetchedRun
 from supervisor.telemetry import event_catalogue, metrics
 
 UNKNOWN_JOB = "unknown"  # in metrics: names that no module registered are not bounded
-UNKNOWN_DELAY_MS = 5_000
+UNKNOWN_DELAY_MS = STILL_HERE_DELAY_MS = 5_000
 UNKNOWN_GRACE_NS = 600 * SECOND_NS
 UNKNOWN_RUNS_MAX = 10_000
 
@@ -51,6 +51,11 @@ class Refusals:
     def give_back(self, fetched: FetchedRun, *, delay_ms: int = 0, kind: Kind | None = None) -> Ack:
         """Return the acknowledgement of a run that was not started: it waits again, nothing charged."""
         return self._ack(fetched, Outcome.GIVEBACK, retry_delay_ms=delay_ms, kind=kind)
+
+    def put_off(self, fetched: FetchedRun) -> Ack:
+        """Return the acknowledgement of a run of which an earlier execution is still here."""
+        log.warning("run_still_here", **identity(fetched))
+        return self.give_back(fetched, delay_ms=STILL_HERE_DELAY_MS)
 
     def other_kind(self, fetched: FetchedRun, kind: Kind) -> Ack:
         """Return the acknowledgement of a run of the other kind; one that comes again is put off for five seconds.

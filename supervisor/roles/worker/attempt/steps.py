@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -29,6 +29,9 @@ from supervisor.roles.worker.attempt.run_output import MESSAGE_CHARS_MAX
 from supervisor.store.queues.run_records import STEP_BYTES_MAX, STEPS_BYTES_MAX, STEPS_MAX, Step, StepCalls
 from supervisor.telemetry.masking import mask_text, text_of
 
+if TYPE_CHECKING:
+    from supervisor.store.producer.producer import Producer
+
 NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,100}", re.ASCII)
 UNFINISHED_MS = 30 * 86_400_000
 """How long steps of a run are kept that has not ended: from one attempt to the next."""
@@ -38,21 +41,11 @@ class StepError(TenureError):
     """A step that cannot be: its name is unusable or taken, there are too many, or the run is another worker's."""
 
 
-class StepRunner(Protocol):
-    """Subset of a producer that is used here."""
-
-    def run(self, call: Call[Any], *, timeout_s: float | None = None) -> Any:
-        """Make a call."""
-
-    def run_async(self, call: Call[Any]) -> Awaitable[Any]:
-        """Make a call without blocking the event loop."""
-
-
 class Steps:
     """The steps of one attempt. Without a worker they are called and kept here, for tests of the job."""
 
     def __init__(
-        self, *, attempt: int, clock: Clock, calls: StepCalls | None = None, runner: StepRunner | None = None
+        self, *, attempt: int, clock: Clock, calls: StepCalls | None = None, runner: Producer | None = None
     ) -> None:
         self._attempt = attempt
         self._clock = clock

@@ -15,10 +15,12 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import structlog
 
+from supervisor.core.effects import drive_async
 from supervisor.core.errors import EXIT_OK
 from supervisor.core.supervision.scoreboard import Phase
 from supervisor.roles.worker.polling.poll import Bells
@@ -292,17 +294,11 @@ class AsyncPool:
         """Cancel everything and hand it back, within bounds; the agent hands back the rest."""
         await self._runs.cut_off(CANCEL_NOW_S if self._presence.phase is Phase.KILLING else CANCEL_S)
         log.info("worker_quits", interrupted=len(self._runs.interrupted), still_running=self._runs.count)
+        calls = self._runtime.leave(self._runs.interrupted, is_empty=lambda: self._runs.is_empty)
         try:
-            await self._last_words()
+            await drive_async(calls, partial(self._store.run, timeout_s=LAST_WORDS_S))
         except STORE_ERRORS as error:
             log.warning("worker_left_runs_to_agent", error=str(error))
-
-    async def _last_words(self) -> None:
-        calls = self._runtime.leave(self._runs.interrupted, is_empty=lambda: self._runs.is_empty)
-        reply = None
-        with suppress(StopIteration):
-            while True:
-                reply = await self._store.run(calls.send(reply), timeout_s=LAST_WORDS_S)
 
     # Beats ---------------------------------------------------------------------------------------
 

@@ -140,7 +140,7 @@ class AsyncRuns:
         is_over = self._is_closed or not self._runtime.may_start()
         while self._held:
             if is_over:
-                self._polls.acknowledge(self._executor.give_back(self._held.popleft().fetched))
+                self._polls.acknowledge(self._executor.refusals.give_back(self._held.popleft().fetched))
             elif self._running and (self._held[0].fetched.suspect or self._has_suspect):
                 return
             elif left == 0:

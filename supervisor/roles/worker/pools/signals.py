@@ -25,13 +25,16 @@ from enum import Enum
 from functools import partial
 from importlib import import_module
 from types import FrameType
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from supervisor.clock import Clock
 from supervisor.core.supervision.scoreboard import UnwantedReason
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.context import Interrupted, SoftTimeout
 from supervisor.roles.worker.attempt.driver import drive, enter
+
+if TYPE_CHECKING:
+    from supervisor.roles.worker.attempt.executor import Execution
 
 T = TypeVar("T")
 EndRequest = tuple[int, int, UnwantedReason]
@@ -55,24 +58,6 @@ class Demand(Enum):
     SOFT = "soft"  # the job should stop: its soft timeout passed, or somebody asked
     STOP = "stop"  # drain: finish the job, fetch nothing more
     QUIT = "quit"  # leave now
-
-
-class InterruptibleRun(Protocol):
-    """Executed run, as the signal handlers use it."""
-
-    @property
-    def hash(self) -> int:
-        """Hash of the execution on the board."""
-        ...
-
-    @property
-    def unwanted(self) -> UnwantedReason | None:
-        """Reason for which it was asked to end, if it was."""
-        ...
-
-    def cancel(self, unwanted: UnwantedReason | None = None) -> None:
-        """Note that it is being asked to end."""
-        ...
 
 
 class Relief(NamedTuple):
@@ -106,7 +91,7 @@ class Interrupts:
         self._signals_to_come = 0  # of requests that were read with a later one
         self._demands: set[Demand] = set()
         self._armed: frozenset[Demand] = _NOTHING
-        self._run: InterruptibleRun | None = None
+        self._run: Execution | None = None
         self._early: tuple[int, UnwantedReason] | None = None  # a request that came just before its job was called
         self._soft_ns = 0
         self._relief: Relief | None = None
@@ -143,7 +128,7 @@ class Interrupts:
         function: Callable[..., T],
         arguments: dict[str, Any],
         *,
-        run: InterruptibleRun,
+        run: Execution,
         soft_ns: int,
         relief: Relief | None = None,
     ) -> T:
@@ -186,7 +171,7 @@ class Interrupts:
         finally:
             self._armed = _NOTHING
 
-    def _heed_early(self, run: InterruptibleRun) -> None:
+    def _heed_early(self, run: Execution) -> None:
         """Apply a request that its signal brought between the note that the run began and this call."""
         early, self._early = self._early, None
         if early is not None and early[0] == run.hash:

@@ -23,10 +23,12 @@ import signal
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
 import structlog
 
+from supervisor.core.effects import drive
 from supervisor.core.errors import EXIT_OK
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.context import Interrupted
@@ -56,12 +58,6 @@ class SyncPool:
     """One worker process of a sync pool."""
 
     def __init__(self, runtime: WorkerRuntime, store: Store) -> None:
-        """Build it.
-
-        Args:
-            runtime: of the worker process.
-            store: its connection.
-        """
         self._runtime = runtime
         self._clock = runtime.clock
         self._executor = runtime.executor
@@ -230,7 +226,7 @@ class SyncPool:
         else:
             self._clear_the_way()
             if self._must_stop():
-                self._owe(self._executor.give_back(prepared.fetched))
+                self._owe(self._executor.refusals.give_back(prepared.fetched))
                 return
         ack = self._execute(prepared, is_fast=is_fast)
         if ack is not None:
@@ -244,7 +240,7 @@ class SyncPool:
 
     def _give_back_ready(self) -> None:
         while self._ready:
-            self._owe(self._executor.give_back(self._ready.popleft()))
+            self._owe(self._executor.refusals.give_back(self._ready.popleft()))
 
     def _clear_the_way(self) -> None:
         """Leave nothing undone behind a run that may take long."""
@@ -312,16 +308,9 @@ class SyncPool:
         log.info("worker_quits", interrupted=len(self._interrupted), still_running=0)
         self._give_back_ready()
         try:
-            self._last_words()
+            drive(self._runtime.leave(self._interrupted), partial(self._store.run, timeout_s=LAST_WORDS_S))
         except STORE_ERRORS as error:
             log.warning("worker_left_runs_to_agent", error=str(error))
-
-    def _last_words(self) -> None:
-        calls = self._runtime.leave(self._interrupted)
-        reply = None
-        with suppress(StopIteration):
-            while True:
-                reply = self._store.run(calls.send(reply), timeout_s=LAST_WORDS_S)
 
 
 def _never_awaited(value: Any) -> TypeError:

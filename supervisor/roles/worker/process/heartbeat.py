@@ -30,7 +30,7 @@ class WorkerHeartbeat:
     """This worker's row and in-flight table."""
 
     def __init__(self, child: ChildContext) -> None:
-        self._row = child.row
+        self.row = child.row
         self._words = child.row.words  # each run writes some: without the detour through the row's attributes
         self._header = child.board.header
         self._table: InflightTable = child.inflight
@@ -43,7 +43,7 @@ class WorkerHeartbeat:
         self._twins: dict[tuple[RunKey, int, int], int] = {}  # attempt and fetched_ms of what came twice: index
         self._deadline_of: dict[RunKey, int] = {}
         self._deadlines: list[int] = []  # the same, sorted
-        self._unwanted_number = self._row.unwanted_number
+        self._unwanted_number = self.row.unwanted_number
         self._following = ConfigFollower(child)
 
     @property
@@ -74,8 +74,8 @@ class WorkerHeartbeat:
     def beat(self, lag_us: int = 0) -> None:
         """Report that the loop turned just now."""
         self._following.poll()
-        self._row.loop_lag_us = lag_us
-        self._row.beat_ns = self._clock.elapsed_ns()
+        self.row.loop_lag_us = lag_us
+        self.row.beat_ns = self._clock.elapsed_ns()
 
     def unwanted(self) -> tuple[int, UnwantedReason] | None:
         """Return the hash of the run that the agent asks to end, and why; None if it has not asked again."""
@@ -87,40 +87,26 @@ class WorkerHeartbeat:
 
     def end_request(self) -> tuple[int, int, UnwantedReason]:
         """Return the number of the agent's last request to end a run, the hash of the execution, and the reason."""
-        number = self._row.unwanted_number
-        is_cancelled = self._row.unwanted_reason == UnwantedReason.CANCELLED
+        number = self.row.unwanted_number
+        is_cancelled = self.row.unwanted_reason == UnwantedReason.CANCELLED
         reason = UnwantedReason.CANCELLED if is_cancelled else UnwantedReason.REPLACED
-        return number, self._row.unwanted_hash, reason
+        return number, self.row.unwanted_hash, reason
 
     def asks(self) -> None:
         """Report that a question to Redis is under way."""
-        if self._row.asking_ns == 0:
-            self._row.asking_ns = self._clock.elapsed_ns()
+        if self.row.asking_ns == 0:
+            self.row.asking_ns = self._clock.elapsed_ns()
 
     def redis_answered(self, *, is_turn: bool = True) -> None:
         """Report that Redis answered just now; a bell, without ``is_turn``, has no meaning for turns."""
-        self._row.redis_ok_ns = self._clock.elapsed_ns()
+        self.row.redis_ok_ns = self._clock.elapsed_ns()
         if is_turn:
-            self._row.asking_ns = 0
-        self._row.progress += 1
-
-    @property
-    def runs_done(self) -> int:
-        """Number of runs that this process has executed."""
-        return self._row.done
-
-    @property
-    def rss_kib(self) -> int:
-        """Resident memory, as last looked at."""
-        return self._row.rss_kib
-
-    @rss_kib.setter
-    def rss_kib(self, kib: int) -> None:
-        self._row.rss_kib = kib
+            self.row.asking_ns = 0
+        self.row.progress += 1
 
     def request(self, verb: Verb) -> bool:
         """Ask the parent for something that concerns this process; False if it has not seen the last request yet."""
-        is_asked = self._row.request(verb, self._slot, self._generation)
+        is_asked = self.row.request(verb, self._slot, self._generation)
         if is_asked:
             self._wake_parent()
         return is_asked
@@ -190,7 +176,7 @@ class WorkerHeartbeat:
 
     def resources(self, ill: int) -> None:
         """Report how many resources of jobs did not answer when they were last asked."""
-        self._row.ill_resources = ill
+        self.row.ill_resources = ill
 
 
 FIRST_S = 0.05

@@ -9,7 +9,7 @@ import pytest
 from supervisor.core.errors import ArgumentsError, PayloadTooLargeError, UnknownJobError
 from supervisor.core.jobs.registry import Registry, job
 from supervisor.core.model import Kind
-from supervisor.roles.worker.attempt.children import Children, SpawnError
+from supervisor.roles.worker.attempt.run_output import Children, SpawnError
 from supervisor.store.queues.runs import CHILDREN_MAX
 from supervisor.store.wire.envelope import unpack
 from tenure import Context, Retry

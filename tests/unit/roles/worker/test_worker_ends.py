@@ -44,7 +44,7 @@ def test_ends_beyond_the_bound_are_folded_and_counted(logs: list[Any]) -> None:
     """At 20,000 runs a second nobody reads lines, and each costs more than the run."""
     ends, run = RunReporter(), fetched("quick")
     for _ in range(LINES_MAX + 30):
-        ends.finished(run, 0.25, 5 * SECOND_NS)
+        ends.ended(run, Outcome.OK, 0.25, 5 * SECOND_NS)
     ends.flush(5 * SECOND_NS)
     assert [line["event"] for line in logs] == ["run_succeeded"] * LINES_MAX
     assert (
@@ -72,7 +72,7 @@ def test_failures_have_a_bound_of_their_own_and_keep_the_last_error(logs: list[A
     ends, run = RunReporter(), fetched("broken")
     for number in range(FAILURES_MAX + 2):
         ends.failed(run, Outcome.RETRY, 0.1, SECOND_NS, error=f"E{number}", retry_s=1.0)
-    ends.finished(run, 0.1, SECOND_NS)
+    ends.ended(run, Outcome.OK, 0.1, SECOND_NS)
     ends.flush(SECOND_NS, is_last=True)
 
     events = [line["event"] for line in logs]
@@ -95,8 +95,8 @@ def test_numbers_are_collected_and_written_together() -> None:
     """Each of them once, into the bucket that an observation of its own would have met."""
     ends, run = RunReporter(), fetched("numbered")
     for seconds in (0.0005, 0.001, 0.3, 9000.0):
-        ends.finished(run, seconds, 0)
-    ends.gave_way(run, Outcome.CANCELLED, 0.3, 0)
+        ends.ended(run, Outcome.OK, seconds, 0)
+    ends.ended(run, Outcome.CANCELLED, 0.3, 0)
     for waited_s in (0.004, 2.0, None):
         ends.began(run, waited_s)
     assert ("numbered", "ok") not in told("tenure_runs_finished_total")

@@ -11,10 +11,9 @@ import pytest
 from supervisor.core.errors import ArgumentsError, UnknownJobError
 from supervisor.core.jobs.registry import job
 from supervisor.core.model import Outcome
-from supervisor.roles.worker.attempt.children import FOLLOW_MAX, SpawnError
 from supervisor.roles.worker.attempt.driver import drive
-from supervisor.roles.worker.attempt.planning import is_planner, spawn_all
-from supervisor.roles.worker.attempt.run_output import ERRORS_MAX, NAMES_MAX, Leavings
+from supervisor.roles.worker.attempt.invocation import is_planner, spawn_all
+from supervisor.roles.worker.attempt.run_output import ERRORS_MAX, FOLLOW_MAX, NAMES_MAX, Leavings, SpawnError
 from supervisor.store.wire.poll import Ack, acknowledgement
 from tenure import Context
 

@@ -65,7 +65,7 @@ def test_refusals_are_remembered_for_a_bounded_number_of_runs(stage: Stage, monk
         run = fetched("newer")
         stage.refuse(msgspec_replace(run, f"r{number}"))
 
-    assert len(stage.executor._refusals.unknown_since) == 10
+    assert len(stage.executor.refusals.unknown_since) == 10
 
 
 def msgspec_replace(run: FetchedRun, run_id: str) -> FetchedRun:
@@ -102,7 +102,9 @@ def test_arguments_that_do_not_fit_end_the_run_at_once(stage: Stage) -> None:
 
 def test_a_run_that_cannot_be_read_is_dead(stage: Stage) -> None:
     """It would come back for ever."""
-    ack = stage.executor.bury(BrokenRun(queue="default", run_id="r1", attempt=1, fetched_ms=5, reason="not JSON"))
+    ack = stage.executor.refusals.bury(
+        BrokenRun(queue="default", run_id="r1", attempt=1, fetched_ms=5, reason="not JSON")
+    )
 
     assert (ack.outcome, ack.run_id, ack.fetched_ms) == (Outcome.DEAD, "r1", 5)
 
