@@ -65,8 +65,11 @@ local stale, runs = {}, {}
 local given = {} -- for each of runs, what the record calls it: r or s, and its queue
 local function give(queue, id, data, att, is_suspect, fetched)
   local n, what = #runs, queue
+  if att then -- as the fence counts them: other text could be read as the words behind it
+    att = string.format(' %.0f,%.0f,%.0f', charges(att))
+  end
   if att or is_suspect or fetched then
-    what = queue .. (att and ' ' .. att or '') .. (is_suspect and ' s' or '') .. (fetched and ' @' .. fetched or '')
+    what = queue .. (att or '') .. (is_suspect and ' s' or '') .. (fetched and ' @' .. whole(fetched) or '')
   end
   runs[n + 1], runs[n + 2], runs[n + 3] = id, data, what
   given[#given + 1] = is_suspect and 's ' .. queue or queue
@@ -100,7 +103,7 @@ local function give_again()
       elseif token and string.sub(token, 1, #session + 1) == session .. '|' then
         local data = redis.call('HGET', keys.data(queue), id)
         if data then
-          local fetched = string.match(token, '|(%d+)$')
+          local fetched = natural(string.match(token, '|(%d+)$'))
           give(queue, id, data, redis.call('HGET', keys.att(queue), id), what == 's', fetched)
         end
       end

@@ -17,7 +17,19 @@ COUNT = int(os.environ.get("TENURE_MUTATIONS", "200"))
 """How many envelopes a pool is given; ``make mutations`` gives more."""
 
 RECORDED = [line for line in Path("tests/data/envelopes-v1.txt").read_bytes().splitlines() if line[2:3] == b"{"]
-CHARGES = [b"0,0,0", b"9,2,2", b"x,y,z", b"1,2", b"99999999999,0,0", b"-1,-1,-1", b"\xff", b"1e9,1,1"]
+CHARGES = [
+    b"0,0,0",
+    b"9,2,2",
+    b"x,y,z",
+    b"1,2",
+    b"99999999999,0,0",
+    b"-1,-1,-1",
+    b"\xff",
+    b"1e9,1,1",
+    b"@-1",
+    b"@x",
+    b"1,2,3 s",
+]
 DUE = ["-inf", "-1", "0", "1.5"]
 _NUMBERS = [b"0", b"-1", b"1e308", b"-1e308", b"9" * 400, b"18446744073709551616", b"1.5", b"null", b'""', b"true"]
 _DEEP = [b"[" * 3000 + b"]" * 3000, b'{"a":' * 3000 + b"1" + b"}" * 3000, b"[" * 940 + b"]" * 940]
