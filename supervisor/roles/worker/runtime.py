@@ -22,7 +22,7 @@ from supervisor.roles.worker.attempt.executor import Executor
 from supervisor.roles.worker.attempt.hooks import Pipeline
 from supervisor.roles.worker.attempt.invocation import JobInvoker
 from supervisor.roles.worker.polling.poll import PollSession, SessionLostError, SuspectLane
-from supervisor.roles.worker.process.heartbeat import Outage, WorkerHeartbeat
+from supervisor.roles.worker.process.heartbeat import Outage, StoreError, WorkerHeartbeat
 from supervisor.roles.worker.run_logs import OutputKeeping
 from supervisor.settings.sections.models import PoolSettings
 from supervisor.store.keys import Keys
@@ -276,6 +276,15 @@ class WorkerRuntime:
             self.presence.fetched((broken.queue, broken.run_id), broken.attempt, broken.fetched_ms)
             self.polls.acknowledge(self.executor.refusals.bury(broken))
         return arrived
+
+    def unanswered(self, error: StoreError) -> float:
+        """Count a poll without an answer; return the seconds to wait before it is sent again.
+
+        Raises:
+            SessionLostError: it would be refused for ever.
+        """
+        self.polls.refused(error)
+        return self.outage.failed("turn", error)
 
     def settled(self, reply: TurnReply) -> None:
         """Close the open poll; for one that fetched nothing, all of it. Its reports come later.

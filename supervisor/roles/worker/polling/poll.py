@@ -18,7 +18,7 @@ from enum import IntEnum
 
 from supervisor.clock import Clock
 from supervisor.core.effects import Call
-from supervisor.core.errors import EXIT_RESTART, TenureError
+from supervisor.core.errors import EXIT_RESTART, StoreRefusedError, TenureError
 from supervisor.core.model import Kind
 from supervisor.core.supervision.scoreboard import SlotState
 from supervisor.core.units import SECOND_NS
@@ -28,6 +28,7 @@ from supervisor.store.queues.sessions import check_session
 
 ACKS_MAX = 200
 WANT_MAX = 200
+_OLD_TURN = "OLDSEQ "  # as the script says it
 
 
 class SessionLostError(TenureError):
@@ -130,6 +131,16 @@ class PollSession:
                 break
             taken.append(self._waiting.popleft())
         return taken
+
+    def refused(self, error: TenureError) -> None:
+        """Take in that Redis refused the open turn.
+
+        Raises:
+            SessionLostError: Redis knows a later turn of this session. Nobody but this process makes any, so the record
+                is not of it, and every turn from now on would be refused.
+        """
+        if isinstance(error, StoreRefusedError) and _OLD_TURN in str(error):
+            raise SessionLostError(self._session) from error
 
     def answered(self, reply: TurnReply) -> list[Ack]:
         """Close the open turn and return the acknowledgements that ``reply`` settled.

@@ -219,7 +219,7 @@ class AsyncPool:
             reply = await self._store.run(call)
         except STORE_ERRORS as error:
             self._is_hungry = True
-            await self._pause(self._outage.failed("turn", error))
+            await self._pause(self._runtime.unanswered(error))
             return
         arrived = self._runtime.settle(reply)
         # As many as asked for: there may be more. None could be taken: look again when one can.

@@ -162,7 +162,7 @@ class SyncPool:
         try:
             reply = self._call(lambda: self._store.run(call))
         except STORE_ERRORS as error:
-            self._pause(self._runtime.outage.failed("turn", error))
+            self._pause(self._runtime.unanswered(error))
             return
         arrived = self._runtime.settle(reply)
         for behind in arrived[not self._ready :]:

@@ -128,6 +128,23 @@ async def test_a_condemned_worker_asks_to_be_restarted(shop: WorkerKit) -> None:
     await pool._runs.cut_off(5)
 
 
+async def test_a_worker_whose_turns_redis_takes_for_old_asks_to_be_restarted(shop: WorkerKit) -> None:
+    """Somebody else wrote a later number there: each turn from now on is refused, with all that it acknowledges."""
+
+    @job("plain")
+    async def plain() -> None: ...
+
+    shop.enqueue("plain")
+    task = asyncio.create_task(AsyncPool(shop.runtime(), shop.server.async_store()).run())
+    await until(lambda: shop.store.raw.hlen(shop.server.keys.turns), what="the first turn")
+    shop.store.raw.hset(shop.server.keys.turns, "r.000001/worker-test-0/1", "999999999999999")
+    shop.enqueue("plain")
+
+    with pytest.raises(SessionLostError):
+        async with asyncio.timeout(30):
+            await task
+
+
 async def test_an_agent_that_buried_the_session_first_is_obeyed(shop: WorkerKit) -> None:
     """The process starts late, and is known to be dead already."""
     pool = AsyncPool(shop.runtime(), shop.server.async_store())
