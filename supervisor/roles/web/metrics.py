@@ -141,7 +141,7 @@ class Scrape(Collector):
         yield _family(metrics.QUEUE_LATER, [((depth.queue,), depth.later) for depth in queues])
         yield _family(metrics.QUEUE_BLOCKED, [((depth.queue,), depth.blocked) for depth in queues])
         yield _family(metrics.QUEUE_DEAD, [((depth.queue,), depth.dead) for depth in queues])
-        yield _family(metrics.QUEUE_PAUSED, [((depth.queue,), float(depth.is_paused)) for depth in queues])
+        yield _family(metrics.QUEUE_PAUSED, [((depth.queue,), float(depth.paused is not None)) for depth in queues])
 
 
 def _family(metric: Computed, rows: Rows) -> Metric:

@@ -32,14 +32,13 @@ from supervisor.roles.web.access.peers import Peers
 from supervisor.roles.web.api import routes as api
 from supervisor.roles.web.api.base import ApiContext
 from supervisor.roles.web.api.run_waiting import RunWaiters
-from supervisor.roles.web.cluster_snapshot import Overviews
+from supervisor.roles.web.cluster_snapshot import Overviews, StoreReader
 from supervisor.roles.web.connection_limit import REFUSAL, ConnectionGate
 from supervisor.roles.web.events.handlers import EventPages
 from supervisor.roles.web.events.sink import EventOffice
 from supervisor.roles.web.grpc.health import GrpcHealth
 from supervisor.roles.web.handlers import Admit, Pages, application, health_application
 from supervisor.roles.web.http_protocol import HttpProtocol
-from supervisor.roles.web.snapshot_reader import StoreReader
 from supervisor.settings.sections.web import WebSettings
 from supervisor.settings.web.check import tls_context
 from supervisor.store.client.sync_client import AsyncStore, Store

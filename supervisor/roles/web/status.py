@@ -33,14 +33,14 @@ def status(child: ChildContext, overview: Overview | None) -> dict[str, Any]:
         "config": _config(child),
         "is_leader": trusted,
         "trust_remaining_s": round((term.trusted_until_ns - now_ns) / SECOND_NS, 3) if trusted else 0.0,
-        "leader": None if leader is None else {"replica": leader.replica, "epoch": leader.epoch, "host": leader.host},
+        "leader": None if leader is None else {"replica": leader.holder, "epoch": leader.epoch, "host": leader.host},
         "slots": [
             _slot(name, row, now_ns)
             for name, row in zip(child.slot_names, child.board.rows, strict=False)
             if row.is_used  # a pool has spare rows, for replacements
         ],
         "redis_up": overview is not None,
-        "queues": [shown_queue(depth) for depth in overview.queues] if overview is not None else None,
+        "queues": shown_queues(overview) if overview is not None else None,
         "next_due": (
             [{"schedule": name, "at": format_ts(at_ms)} for name, at_ms in overview.next_due]
             if overview is not None
@@ -77,17 +77,21 @@ def _slot(name: str, row: Any, now_ns: int) -> dict[str, Any]:
     }
 
 
-def shown_queue(depth: Any) -> dict[str, Any]:
-    """Return the depth of one queue, for people and as JSON."""
-    return {
-        "queue": depth.queue,
-        "ready": sum(depth.ready.values()),
-        "running": depth.running,
-        "later": depth.later,
-        "dead": depth.dead,
-        "served": depth.served_names,
-        "paused": depth.is_paused,
-    }
+def shown_queues(overview: Overview) -> list[dict[str, Any]]:
+    """Return the depth of each queue, for people and as JSON."""
+    served = overview.served
+    return [
+        {
+            "queue": depth.queue,
+            "ready": depth.ready_total,
+            "running": depth.running,
+            "later": depth.later,
+            "dead": depth.dead,
+            "served": None if served is None else [kind.value for kind in served.get(depth.queue, ())],
+            "paused": depth.paused is not None,
+        }
+        for depth in overview.queues
+    ]
 
 
 def served_text(queue: Mapping[str, Any]) -> str:

@@ -26,7 +26,7 @@ from supervisor.operations.schedules import Record
 from supervisor.operations.workers import WorkerView
 from supervisor.roles.web.api.base import ApiContext, ApiHandlers
 from supervisor.roles.web.responses import HOLDER, bad_request, json_response, limit_of
-from supervisor.roles.web.status import shown_queue
+from supervisor.roles.web.status import shown_queues
 from supervisor.telemetry.masking import mask
 
 PAGE_MAX = 250
@@ -86,7 +86,8 @@ class ApiReads(ApiHandlers):
         overview = await self._at.overviews.get()
         if overview is None:
             raise web.HTTPServiceUnavailable(text="Redis does not answer", headers={"Retry-After": "1"})
-        return json_response({"queues": [shown_queue(each) | {"blocked": each.blocked} for each in overview.queues]})
+        shown = zip(shown_queues(overview), overview.queues, strict=True)
+        return json_response({"queues": [row | {"blocked": each.blocked} for row, each in shown]})
 
     async def jobs(self, request: web.Request) -> web.Response:
         """A page of the jobs that replicas run, by name."""

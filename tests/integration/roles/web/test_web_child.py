@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from supervisor.core.supervision.scoreboard import ChildState
-from supervisor.roles.web import cluster_snapshot, connection_limit, connection_table, handlers, snapshot_reader
+from supervisor.roles.web import cluster_snapshot, connection_limit, connection_table, handlers
 from supervisor.roles.web.connection_table import BUSY_MAX, CONNECTIONS_MAX, PER_ADDRESS_MAX, SILENT_MAX
 from supervisor.roles.web.responses import HEADERS
 from tests.integration.roles.web.conftest import BOUND_S, readable
@@ -85,7 +85,6 @@ def web_over_silence(tree: Any, silent_redis: list[socket.socket], monkeypatch: 
     for module, name in (
         (cluster_snapshot, "WAIT_S"),
         (cluster_snapshot, "READ_S"),
-        (snapshot_reader, "WAIT_S"),
         (handlers, "PAGE_S"),
         (connection_table, "LIFE_S"),
     ):

@@ -11,8 +11,10 @@ from supervisor.core.election.lease import Term
 from supervisor.core.model import Kind
 from supervisor.core.supervision.scoreboard import MAGIC, Board, ChildState, Phase, SlotState, board_words
 from supervisor.roles.child import ChildContext
-from supervisor.roles.web.cluster_snapshot import Leader, Overview, QueueDepth
+from supervisor.roles.web.cluster_snapshot import Overview
 from supervisor.settings.sections.models import Settings
+from supervisor.store.election.leases import LeaseCode, LeaseView
+from supervisor.store.queues.reads import QueueCounts
 from tests.kit.clock import FakeClock
 
 S = 1_000_000_000
@@ -59,22 +61,40 @@ def make_child() -> Callable[..., ChildContext]:
     return make
 
 
+def counts(queue: str, **known: Any) -> QueueCounts:
+    """Return the counts of a queue that is empty but for ``known``."""
+    empty = {"ready": {}, "suspects": {}, "running": 0, "later": 0, "dead": 0, "blocked": 0, "paused": None}
+    rest = {"paused_by": "", "paused_ms": None, "oldest_ready_ms": None, "next_due_ms": None, "stats": {}}
+    return QueueCounts(queue=queue, **{**empty, **rest, "now_ms": NOW_MS, **known})
+
+
 @pytest.fixture
 def overview() -> Overview:
     """What Redis might hold."""
     return Overview(
         queues=(
-            QueueDepth(
+            counts(
                 "default",
-                {(Kind.ASYNC, 0): 1, (Kind.ASYNC, 1): 40, (Kind.SYNC, 2): 2},
-                12,
-                5,
-                1,
-                is_paused=False,
-                served=(Kind.ASYNC, Kind.SYNC),
+                ready={(Kind.ASYNC, 0): 1, (Kind.ASYNC, 1): 40, (Kind.SYNC, 2): 2},
+                running=12,
+                later=5,
+                dead=1,
             ),
-            QueueDepth("shell", {}, 0, 0, 0, is_paused=True, served=()),
+            counts("shell", paused=""),
         ),
-        leader=Leader("host.a1b2c3", 7, "host"),
+        leader=LeaseView(
+            code=LeaseCode.VIEW,
+            epoch=7,
+            nonce="ab" * 16,
+            holder="host.a1b2c3",
+            seq=1,
+            remaining_ms=4000,
+            duration_ms=5000,
+            now_ms=NOW_MS,
+            genesis="g",
+            last_event="1-0",
+            host="host",
+        ),
         next_due=(("token-cleanup", NOW_MS + 1000),),
+        served={"default": (Kind.ASYNC, Kind.SYNC)},
     )
