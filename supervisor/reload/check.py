@@ -31,72 +31,79 @@ from supervisor.settings.sections.models import Settings
 Complete = Callable[[Loaded], tuple[Loaded, tuple[ScheduleDef, ...]]]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TreeState:
-    """State of the running tree, as a reload compares with it."""
-
-    number: int  # 0: as it started
-    definitions: tuple[ScheduleDef, ...]  # as it started
-    runs_at_once_max: int
-    started_s: float  # wall clock, as that of files
-
-    def now(self, handover: Handover) -> tuple[Settings, str]:
-        """Return the settings in effect, and the digest of their schedules."""
-        reader = handover.reader(Audience.CHECK)
-        digest = digest_of(self.definitions) if self.number == 0 else reader.brief(self.number).schedules_digest
-        return reader.settings(self.number), digest
-
-
-def check(
-    number: int,
-    running: TreeState,
-    handover: Handover,
-    *,
-    load: Callable[[], Loaded],
-    prepare: Complete,
-    fits: Callable[[str, int], str],
-) -> bool:
-    """Make the plan of reload ``number`` and hand it over with everything; return whether it can be carried out.
+@dataclass(eq=False, kw_only=True)
+class ConfigCheck:
+    """Configuration check of the parent: opened, run in a child, and asked for the plan afterwards.
 
     Args:
-        number: of this check; never used before.
-        running: the tree's current configuration.
+        definitions: as the tree started.
+        runs_at_once_max: for how many runs each process of an async pool has room on the board.
         handover: where the result goes.
         load: reads the same files, variables and flags as the start did.
         prepare: imports the jobs, adds the schedules that they declare, and completes all.
-        fits: whether a pool may have so many processes; empty when it may, else why not.
     """
-    before, digest_before = running.now(handover)
-    stale = _stale(before.jobs, running.started_s)
-    definitions: tuple[ScheduleDef, ...] = ()
-    settings, digest = before, ""
-    try:
-        loaded, definitions = prepare(load())
-        settings, digest = loaded.settings, digest_of(definitions)
-        found = compare(
-            before,
-            loaded,
-            has_other_schedules=digest != digest_before,
-            fits=fits,
-            runs_at_once_max=running.runs_at_once_max,
-        )
-        plan = _refusal(found.problems) if found.problems else structs.replace(_plan(found, settings), stale=stale)
-    except ConfigError as error:
-        plan = _refusal(error.problems)
-    brief = Brief(digest, registry.cards())
-    packed = msgspec.json.encode(plan)
-    if plan.problems:
-        settings, definitions = Settings(), ()
-    try:
-        handover.write(number, plan=packed, settings=settings, brief=brief, definitions=definitions)
-    except HandoverError as error:
-        packed = msgspec.json.encode(
-            _refusal([Problem("configuration", "", str(error), "split it over several clusters")])
-        )
-        empty = Brief("", {})
-        handover.write(number, plan=packed, settings=Settings(), brief=empty, definitions=())
-        return False
-    return not plan.problems
+
+    definitions: tuple[ScheduleDef, ...]
+    runs_at_once_max: int
+    handover: Handover
+    load: Callable[[], Loaded]
+    prepare: Complete
+
+    def __post_init__(self) -> None:
+        self._started_s = SystemClock().wall_ms() / 1000  # as the times of files
+        self._in_effect = 0
+
+    def open(self, number: int, in_effect: int) -> None:
+        """Make room for reload ``number`` of a tree in which ``in_effect`` rules; raises OSError when there is none."""
+        self.handover.open(number, in_effect=in_effect)
+        self._in_effect = in_effect
+
+    def run(self, number: int, in_effect: int, fits: Callable[[str, int], str]) -> bool:
+        """Make the plan of reload ``number`` and hand it over with everything; return whether it can be carried out.
+
+        Args:
+            number: of this check; never used before.
+            in_effect: the number of the configuration that rules; 0: the tree's first.
+            fits: whether a pool may have so many processes; empty when it may, else why not.
+        """
+        reader = self.handover.reader(Audience.CHECK)
+        before = reader.settings(in_effect)
+        digest_before = reader.brief(in_effect).schedules_digest if in_effect else digest_of(self.definitions)
+        stale = _stale(before.jobs, self._started_s)
+        definitions: tuple[ScheduleDef, ...] = ()
+        settings, digest = before, ""
+        try:
+            loaded, definitions = self.prepare(self.load())
+            settings, digest = loaded.settings, digest_of(definitions)
+            found = compare(
+                before,
+                loaded,
+                has_other_schedules=digest != digest_before,
+                fits=fits,
+                runs_at_once_max=self.runs_at_once_max,
+            )
+            plan = _refusal(found.problems) if found.problems else structs.replace(_plan(found, settings), stale=stale)
+        except ConfigError as error:
+            plan = _refusal(error.problems)
+        if plan.problems:
+            settings, definitions = Settings(), ()
+        try:
+            self._hand_over(number, plan, settings, Brief(digest, registry.cards()), definitions)
+        except HandoverError as error:
+            refused = _refusal([Problem("configuration", "", str(error), "split it over several clusters")])
+            self._hand_over(number, refused, Settings(), Brief("", {}), ())
+            return False
+        return not plan.problems
+
+    def _hand_over(
+        self, number: int, plan: ReloadPlan, settings: Settings, brief: Brief, definitions: tuple[ScheduleDef, ...]
+    ) -> None:
+        packed = msgspec.json.encode(plan)
+        self.handover.write(number, plan=packed, settings=settings, brief=brief, definitions=definitions)
+
+    def plan(self, number: int) -> bytes | None:
+        """Return the plan that ``run`` handed over; None when it did not come so far."""
+        return self.handover.take(number, in_effect=self._in_effect)
 
 
 def _stale(modules: Sequence[str], started_s: float) -> tuple[str, ...]:
@@ -141,37 +148,3 @@ def _plan(found: ConfigDifference, settings: Settings) -> ReloadPlan:
         log_mask=log.mask,
         log_exclude=log.exclude,
     )
-
-
-@dataclass(eq=False, kw_only=True)
-class ConfigCheck:
-    """Configuration check of the parent: opened, run in a child, and asked for the plan afterwards."""
-
-    definitions: tuple[ScheduleDef, ...]
-    runs_at_once_max: int
-    handover: Handover
-    load: Callable[[], Loaded]
-    prepare: Complete
-
-    def __post_init__(self) -> None:
-        self._started_s = SystemClock().wall_ms() / 1000
-        self._in_effect = 0
-
-    def open(self, number: int, in_effect: int) -> None:
-        """Make room for reload ``number`` of a tree in which ``in_effect`` rules; raises OSError when there is none."""
-        self.handover.open(number, in_effect=in_effect)
-        self._in_effect = in_effect
-
-    def run(self, number: int, in_effect: int, fits: Callable[[str, int], str]) -> bool:
-        """Judge the configuration as reload ``number`` of a tree in which ``in_effect`` rules; see ``check``."""
-        running = TreeState(
-            number=in_effect,
-            definitions=self.definitions,
-            runs_at_once_max=self.runs_at_once_max,
-            started_s=self._started_s,
-        )
-        return check(number, running, self.handover, load=self.load, prepare=self.prepare, fits=fits)
-
-    def plan(self, number: int) -> bytes | None:
-        """Return the plan that ``run`` handed over; None when it did not come so far."""
-        return self.handover.take(number, in_effect=self._in_effect)
