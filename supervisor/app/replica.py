@@ -22,10 +22,7 @@ from supervisor.app.endpoint import embedded_server, resolve_redis_url
 from supervisor.app.jobs import prepare_to_fork
 from supervisor.app.tree import Tree, configure_logs, inflight_entries, slot_names, specs
 from supervisor.clock import SystemClock
-from supervisor.core.errors import (
-    EXIT_CONFIG,
-    EXIT_OK,
-)
+from supervisor.core.errors import EXIT_CONFIG, EXIT_OK
 from supervisor.core.supervision.reload import ReloadPlan, ReloadRecord
 from supervisor.core.supervision.scoreboard import Header
 from supervisor.process import run_file

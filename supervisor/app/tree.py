@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,9 +10,7 @@ from supervisor.app.endpoint import EMBEDDED, resolve_redis_url
 from supervisor.app.plugins import prepare
 from supervisor.clock import SystemClock
 from supervisor.compat.cloudforet.tasks import runtime as cloudforet
-from supervisor.core.errors import (
-    ConfigError,
-)
+from supervisor.core.errors import ConfigError
 from supervisor.core.jobs.registry import registry
 from supervisor.core.model import ScheduleDef
 from supervisor.core.supervision.scoreboard import Board
@@ -35,9 +33,9 @@ from supervisor.telemetry.log_lines.log_sink import FileSink, open_log_file, tak
 from supervisor.telemetry.log_lines.rules import LogRules
 
 SCHEDULER_HANG_S = 2.0
-
-
 AGENT_HANG_S = 3.0
+Main = Callable[[ChildContext, Sequence[ScheduleDef]], int]
+"""Role of a child: given the schedules too, returns the exit code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +64,7 @@ class Tree:
 
     config_epoch: int = 0
 
-    def spec(self, name: str, group: Group, main: _Main, *, pool: str | None = None, **limits: Any) -> SlotSpec:
+    def spec(self, name: str, group: Group, main: Main, *, pool: str | None = None, **limits: Any) -> SlotSpec:
         """Return the slot ``name``, whose child runs ``main`` with a context of its own."""
 
         def run(launch: ChildIdentity) -> int:
@@ -76,7 +74,7 @@ class Tree:
             events.attach(tree.mailbox.write_fd, replica=tree.replica, role=name, runs=tree.settings.events.runs.value)
             if pool is not None:
                 tree.prepare_worker()
-            code = main(tree.child(name, launch, pool, reader), tree)
+            code = main(tree.child(name, launch, pool, reader), tree.definitions)
             events.flush(is_last=True)
             return code
 
@@ -88,9 +86,7 @@ class Tree:
             *(self.listeners.descriptors if name == "web" else ()),
             *(self.module_fds if pool is not None else ()),
         )
-        return SlotSpec(
-            name=name, role=group.value, run=run, group=group, pool=pool, boot_timeout_s=boot_s, keep_fds=keep, **limits
-        )
+        return SlotSpec(name=name, run=run, group=group, pool=pool, boot_timeout_s=boot_s, keep_fds=keep, **limits)
 
     def _now(self, reader: ConfigReader, *, is_worker: bool) -> Tree:
         """Return the tree with the configuration that a child started now has to use."""
@@ -145,9 +141,6 @@ class Tree:
         )
 
 
-_Main = Callable[[ChildContext, Tree], int]
-
-
 def specs(tree: Tree) -> list[SlotSpec]:
     """Return every slot, in the order in which they are started."""
     supervision = tree.settings.supervision
@@ -155,9 +148,9 @@ def specs(tree: Tree) -> list[SlotSpec]:
     specs = []
     if tree.server is not None:
         specs.append(_embedded_spec(tree, tree.server))
-    specs.append(tree.spec("agent", Group.AGENT, _run_agent, hang_timeout_s=AGENT_HANG_S))
-    specs.append(tree.spec("scheduler", Group.SCHEDULER, _run_scheduler, hang_timeout_s=SCHEDULER_HANG_S))
-    specs.append(tree.spec("web", Group.WEB, _run_web, hang_timeout_s=hang_s))
+    specs.append(tree.spec("agent", Group.AGENT, agent.main, hang_timeout_s=AGENT_HANG_S))
+    specs.append(tree.spec("scheduler", Group.SCHEDULER, scheduler.main, hang_timeout_s=SCHEDULER_HANG_S))
+    specs.append(tree.spec("web", Group.WEB, lambda child, _: web.main(child), hang_timeout_s=hang_s))
     for pool, name in _worker_rows(tree.settings):
         specs.append(tree.spec(name, Group.WORKER, _run_worker, pool=pool, hang_timeout_s=hang_s))
     return specs
@@ -169,24 +162,10 @@ def _embedded_spec(tree: Tree, server: EmbeddedServer) -> SlotSpec:
         server.exec_locked()
 
     boot_s = tree.settings.supervision.boot_timeout_s
-    return SlotSpec(
-        name=EMBEDDED, role=EMBEDDED, run=run, group=Group.EMBEDDED, boot_timeout_s=boot_s, is_ready=server.is_ready
-    )
+    return SlotSpec(name=EMBEDDED, run=run, group=Group.EMBEDDED, boot_timeout_s=boot_s, is_ready=server.is_ready)
 
 
-def _run_agent(child: ChildContext, tree: Tree) -> int:
-    return agent.main(child, tree.definitions)
-
-
-def _run_scheduler(child: ChildContext, tree: Tree) -> int:
-    return scheduler.main(child, tree.definitions)
-
-
-def _run_web(child: ChildContext, _tree: Tree) -> int:
-    return web.main(child)
-
-
-def _run_worker(child: ChildContext, _tree: Tree) -> int:
+def _run_worker(child: ChildContext, _definitions: Sequence[ScheduleDef]) -> int:
     cloudforet.configure(child.settings.cloudforet)
     return worker.main(child)
 

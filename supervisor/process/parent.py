@@ -31,7 +31,6 @@ from supervisor.process.pool_control import PoolBook
 from supervisor.process.process_table import plant
 from supervisor.process.reloading import Reloading
 from supervisor.process.slots import ChildIdentity, Log, ParentLimits, SlotSpec
-from supervisor.process.state_dump import dump
 from supervisor.process.system import signals
 from supervisor.process.system.signals import Received
 from supervisor.process.system.systemd import Notifier
@@ -190,7 +189,7 @@ class Parent:
             reason = f"received {number.name} from pid {received.pid}"
             self._enter(shutdown.signalled(self._fresh_stop(), now_ns=now_ns, is_quit=is_quit, reason=reason))
         elif number is Signals.SIGUSR1:
-            dump(self._tree, self._book, self._header, stage=self._stop.stage.value, now_ns=now_ns)
+            self._dump(now_ns)
             self._header.log_reopens += 1
             self._tree.poke_all()
         elif number in signals.CHANGING or number is Signals.SIGUSR2:
@@ -198,6 +197,16 @@ class Parent:
             fields = {"reason": problem} if problem else {}
             event, level = ("signal_ignored", "warning") if problem else ("signal_received", "info")
             self._log(event, level=level, signal=number.name, sender_pid=received.pid, **fields)
+
+    def _dump(self, now_ns: int) -> None:
+        """Write everything that the parent decides by into its log. Rows that were never used are left out."""
+        used = [live for live in self._tree.slots if live.is_up or live.slot.generation]
+        phase = Phase(self._header.phase).name.lower()
+        self._log("state_dump", phase=phase, stage=self._stop.stage.value, slots=len(used))
+        for name in self._book.names:
+            self._log("state_dump_pool", level="info", **self._book.describe(name))
+        for live in used:
+            self._log("state_dump_slot", level="info", **live.describe(now_ns))
 
     def _change(self, received: Received, now_ns: int) -> str:
         """Act on a signal that changes the tree; return why not, or an empty string."""

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from supervisor.core.supervision.inflight import InflightTable
 from supervisor.core.supervision.scoreboard import ChildState, Row
+from supervisor.core.supervision.shutdown import describe_status
 from supervisor.core.supervision.slot import Group, Slot, SlotPolicy, recent_failures
 from supervisor.core.units import SECOND_NS
 
@@ -26,7 +27,6 @@ class SlotSpec:
     """One slot: its program, and how long it may be silent."""
 
     name: str  # agent, scheduler, web, worker-io-0: unique, and what ps shows
-    role: str
     run: Callable[[ChildIdentity], int]  # in the child, after its prologue; returns the exit code, or execs
     group: Group
     boot_timeout_s: float = 30.0
@@ -109,6 +109,23 @@ class LiveSlot:
             except OSError:
                 return False  # no socket, no answer, no permission: not yet
         return self.row.child_generation == self.slot.generation and self.row.child_state >= ChildState.READY
+
+    def describe(self, now_ns: int) -> dict[str, object]:
+        """Return the state of the slot, for the log."""
+        slot, row = self.slot, self.row
+        return {
+            "slot": self.spec.name,
+            "state": slot.state.name.lower(),
+            "wanted": self.is_up,
+            "child_pid": self.pid,
+            "generation": slot.generation,
+            "streak": slot.streak,
+            "cause": slot.cause.name.lower(),
+            "last_exit": "" if self.last_status is None else describe_status(self.last_status),
+            "beat_age_s": round((now_ns - row.beat_ns) / SECOND_NS, 3) if row.beat_ns else None,
+            "busy": row.busy,
+            "done": row.done,
+        }
 
     def mirror(self, *, is_wanted: bool) -> None:
         """Write on the board the state for others. The state field goes last: it is read first."""

@@ -48,7 +48,7 @@ def _leave(_: ChildIdentity) -> int:
 
 def main(restarts: int) -> None:
     """Restart children so often, and print what is left of it."""
-    specs = [SlotSpec(name=f"worker-{n}", role="worker", run=_leave, group=Group.WORKER) for n in range(SLOTS)]
+    specs = [SlotSpec(name=f"worker-{n}", run=_leave, group=Group.WORKER) for n in range(SLOTS)]
     board = allocate(slots=SLOTS, inflight=1)
     kernel = Kernel(SystemClock())
     kernel.prepare()

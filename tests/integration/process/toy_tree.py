@@ -262,7 +262,7 @@ def spec(board: Board, directory: Path, name: str, group: str, role: str, *optio
         return server(directory) if role == "server" else ROLES[role](Toy(board, launch, directory))
 
     is_ready = (directory / "server").exists if group == Group.EMBEDDED else None
-    return SlotSpec(name=name, role=role, run=run, group=Group(group), is_ready=is_ready, **dict(*options))
+    return SlotSpec(name=name, run=run, group=Group(group), is_ready=is_ready, **dict(*options))
 
 
 def main(plan: dict[str, Any]) -> int:

@@ -277,7 +277,6 @@ def make_world(
     specs = [
         SlotSpec(
             name=name,
-            role=group.value,
             run=never_here,
             group=group,
             pool=rows.get(name),

@@ -15,7 +15,7 @@ POLICY = SlotPolicy(boot_timeout_ns=SECOND_NS, grace_ns=SECOND_NS, backoff_max_n
 def test_the_deaths_of_the_last_minute_are_on_the_board_and_outlive_a_start() -> None:
     """The agent decides by them at the third, and an agent that was replaced meanwhile knows them too."""
     board = Board(memoryview(bytearray(8 * board_words(slots=1, inflight=1))).cast("Q"), slots=1, inflight=1)
-    spec = SlotSpec(name="scheduler", role="scheduler", run=lambda _: 0, group=Group.SCHEDULER)
+    spec = SlotSpec(name="scheduler", run=lambda _: 0, group=Group.SCHEDULER)
     live = LiveSlot(index=0, spec=spec, row=board.rows[0], inflight=board.inflight[0], policy=POLICY)
     live.mirror(is_wanted=True)
     assert board.rows[0].crashes == 0
