@@ -43,9 +43,7 @@ def enter(spec: SlotSpec, launch: ChildIdentity, log: Log) -> NoReturn:
 
 def _prologue(spec: SlotSpec, launch: ChildIdentity) -> None:
     """Cut every tie to the parent but one. The order is the point, and signals come last."""
-    linux.die_with_parent(signal.SIGKILL)
-    if os.getppid() != launch.parent_pid:
-        os._exit(EXIT_OK)  # the parent died before the line above could tell us
+    die_with(launch.parent_pid)
     if spec.group is not Group.EMBEDDED:
         os.setpgid(0, 0)  # the server makes a session of its own, which a group leader could not
     signals.reset_in_child(execs=spec.group is Group.EMBEDDED)
@@ -56,6 +54,13 @@ def _prologue(spec: SlotSpec, launch: ChildIdentity) -> None:
     random.seed()
     gc.enable()  # off in the parent, where nothing makes garbage
     signals.unblock_all()
+
+
+def die_with(parent_pid: int) -> None:
+    """Be killed when the parent dies; exit at once if it died before that could be asked for."""
+    linux.die_with_parent(signal.SIGKILL)
+    if os.getppid() != parent_pid:
+        os._exit(EXIT_OK)
 
 
 def _let_go_of_descriptors(*, keep: set[int]) -> None:

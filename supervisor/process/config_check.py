@@ -1,7 +1,4 @@
-"""Forks the child that judges a changed configuration, and ends it when it takes too long.
-
-Unlike ``run_in_child.py`` it is not waited for: the parent goes on supervising, and learns of its end by SIGCHLD.
-"""
+"""Forks throw-away children of the parent: the one that judges a changed configuration, and one that is waited for."""
 
 from __future__ import annotations
 
@@ -11,14 +8,12 @@ import os
 import resource
 import select
 import signal
-import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
 
 from supervisor.core.errors import EXIT_CONFIG, EXIT_CRASH_LOOP, EXIT_FAILED, EXIT_OK
-from supervisor.process.child import flush_streams
+from supervisor.process.child import die_with, flush_streams
 from supervisor.process.system import linux, signals, systemd
 
 MEMORY_BYTES_MAX = 2 << 30
@@ -30,27 +25,30 @@ _OOM_SCORE_POINTS = 600  # it, rather than a worker
 def start(check: Callable[[], bool]) -> int:
     """Fork a child that runs ``check``, exits with 0 if that returns true and else with 78; return its pid.
 
+    It is not waited for: the parent goes on supervising, learns of its end by SIGCHLD, and ends it when it takes long.
+
     Raises:
         OSError: there is no process to be had.
     """
-    parent_pid = os.getpid()
     threads = linux.thread_count()
     assert threads == 1, f"the parent has {threads} threads"
     with linux.raised_oom_score(_OOM_SCORE_POINTS):
-        pid = os.fork()
-        if pid == 0:
-            _run(check, parent_pid)
+        pid = _fork(lambda: EXIT_OK if check() else EXIT_CONFIG, _prologue, failed=EXIT_CRASH_LOOP)
     with contextlib.suppress(OSError):
         os.setpgid(pid, pid)  # as the child does itself; whoever comes first
     return pid
 
 
-def _run(check: Callable[[], bool], parent_pid: int) -> NoReturn:
-    """Be the child; never return into the parent's stack."""
-    code = EXIT_CRASH_LOOP
+def _fork(function: Callable[[], int], prologue: Callable[[int], None], *, failed: int) -> int:
+    """Fork a child that exits with the code of ``function``, or ``failed`` when that raises; return its pid."""
+    parent_pid = os.getpid()
+    pid = os.fork()
+    if pid != 0:
+        return pid
+    code = failed
     try:
-        _prologue(parent_pid)
-        code = EXIT_OK if check() else EXIT_CONFIG
+        prologue(parent_pid)
+        code = function()
     except BaseException:  # noqa: BLE001  # the top of a process: the stack of the parent must not run on
         traceback.print_exc()
     finally:
@@ -58,18 +56,8 @@ def _run(check: Callable[[], bool], parent_pid: int) -> NoReturn:
         os._exit(code)
 
 
-def kill(pid: int) -> None:
-    """SIGKILL a child that was not reaped, and whatever the modules that it imported have started."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
-
-
 def _prologue(parent_pid: int) -> None:
-    linux.die_with_parent(signal.SIGKILL)
-    if os.getppid() != parent_pid:
-        os._exit(EXIT_OK)
+    die_with(parent_pid)
     os.setpgid(0, 0)
     signals.reset_in_child()
     linux.set_name("config-check")
@@ -102,20 +90,7 @@ def run_in_child(function: Callable[[], int], *, timeout_s: float) -> int:
         timeout_s: after so many seconds the child is killed, and ``KILLED`` is returned.
     """
     assert timeout_s > 0
-    parent_pid = os.getpid()
-    pid = os.fork()
-    if pid == 0:
-        code = EXIT_FAILED
-        try:
-            linux.die_with_parent(signal.SIGKILL)
-            if os.getppid() == parent_pid:  # else it died before the line above could tell us
-                code = function()
-        except BaseException:  # noqa: BLE001  # the top of a process: the stack of the parent must not run on
-            traceback.print_exc()
-        finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code)
+    pid = _fork(function, die_with, failed=EXIT_FAILED)
     descriptor = os.pidfd_open(pid)
     try:
         ended, _, _ = select.select([descriptor], [], [], timeout_s)

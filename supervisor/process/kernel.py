@@ -6,23 +6,24 @@ import faulthandler
 import gc
 import os
 import sys
-from collections.abc import Container
 from pathlib import Path
 from signal import Signals
 
 from supervisor.clock import Clock
 from supervisor.process import spawn
-from supervisor.process.slots import ChildIdentity, Log, SlotSpec
 from supervisor.process.system import linux, reaper, signals
-from supervisor.process.system.linux import Wait
-from supervisor.process.system.reaper import Ended
-from supervisor.process.system.signals import Received
 
 _TO_ACT_ON = frozenset({Signals.SIGTERM, Signals.SIGQUIT, Signals.SIGABRT})
 
 
 class Kernel:
     """Processes and signals of this machine."""
+
+    fork = staticmethod(spawn.fork)
+    kill = staticmethod(reaper.kill)
+    reap = staticmethod(reaper.reap)
+    wait = staticmethod(signals.take)
+    processor_wait = staticmethod(linux.processor_wait)
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -36,27 +37,11 @@ class Kernel:
         linux.adopt_orphans()
         gc.disable()
 
-    def fork(self, spec: SlotSpec, launch: ChildIdentity, log: Log) -> int:
-        """Start a child; OSError when that is not possible now."""
-        return spawn.fork(spec, launch, log)
-
     def send(self, pid: int, number: Signals) -> None:
         """Signal one child; a stopped one goes on, because until then it cannot act on the signal."""
         reaper.send(pid, number)
         if number in _TO_ACT_ON:
             reaper.send(pid, Signals.SIGCONT)
-
-    def kill(self, pid: int) -> None:
-        """SIGKILL one child and its group."""
-        reaper.kill(pid)
-
-    def reap(self, ours: Container[int]) -> list[Ended]:
-        """Collect dead children."""
-        return reaper.reap(ours)
-
-    def wait(self, timeout_ns: int) -> Received | None:
-        """Wait for a signal."""
-        return signals.take(timeout_ns)
 
     def sweep(self, until_ns: int) -> int:
         """End every descendant that is left; return how many resisted."""
@@ -65,10 +50,6 @@ class Kernel:
     def pressure_percent(self) -> float:
         """Return the percentage of the last ten seconds in which something waited for a processor."""
         return processor_pressure_percent()
-
-    def processor_wait(self, pid: int) -> Wait:
-        """Return one child's wait for a processor."""
-        return linux.processor_wait(pid)
 
     def memory_kills(self) -> int | None:
         """Return the number of out-of-memory kills in our control group so far; None: nobody counts."""

@@ -29,6 +29,7 @@ from supervisor.process import config_check
 from supervisor.process.pool_control import PoolBook
 from supervisor.process.process_table import ProcessTable
 from supervisor.process.slots import Log, ParentLimits
+from supervisor.process.system import reaper
 from supervisor.process.system.systemd import Notifier
 
 if TYPE_CHECKING:  # the parent parses nothing
@@ -89,7 +90,7 @@ class Reloading:
     publish: Callable[[ReloadRecord], None]
     check_ns: int = CHECK_NS
     fork: Callable[[Callable[[], bool]], int] = config_check.start
-    kill: Callable[[int], None] = config_check.kill
+    kill: Callable[[int], None] = reaper.kill
 
     def __post_init__(self) -> None:
         self._is_asked = False

@@ -12,7 +12,7 @@ import pytest
 
 from supervisor.core.errors import EXIT_CONFIG, EXIT_CRASH_LOOP, EXIT_OK
 from supervisor.process import config_check
-from supervisor.process.system import linux
+from supervisor.process.system import linux, reaper
 from tests.kit.waiting import wait_until
 
 
@@ -67,7 +67,7 @@ def test_what_its_modules_started_goes_with_it(tmp_path: Path) -> None:
     wait_until(lambda: said.exists() and said.read_text().endswith(" "), what="the grandchild")
     grandchild = int(said.read_text())
 
-    config_check.kill(pid)
+    reaper.kill(pid)
 
     assert status_of(pid) == -signal.SIGKILL
     wait_until(lambda: not is_running(grandchild), what="the grandchild to go")
