@@ -60,7 +60,31 @@ CONTEXT: dict[str, Any] = {
 """For the outermost group; its commands inherit it."""
 
 
-class SectionedCommand(click.Command):
+class _Sectioned(click.Command):
+    """Help of a command or a group: examples as wide as there is room, options section by section."""
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the description, and its examples as wide as there is room."""
+        shown = click.Command(self.name, help=fitted(self.help or "", formatter.width - 2))
+        shown.format_help_text(ctx, formatter)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, section by section."""
+        sections: dict[str, list[tuple[str, str]]] = {title: [] for title in (OWN, *SECTIONS)}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None:
+                sections[_SECTION_OF.get(param.name or "", OWN)].append(record)
+        if _is_folded(self) and ctx.meta.get(FOLDED, True):
+            names = [param.opts[-1] for param in self.params if _SECTION_OF.get(param.name or "") == FOLDED]
+            sections[FOLDED] = [(" ".join(names), "see --help-all")]
+        for title, records in sections.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+
+class SectionedCommand(_Sectioned):
     """A command with its options in sections."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -81,34 +105,17 @@ class SectionedCommand(click.Command):
         params = super().get_params(ctx)
         return [*params, _HELP_ALL] if _is_folded(self) else params
 
-    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the description of the command, and its examples as wide as there is room."""
-        _write_text(self, ctx, formatter)
 
-    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the options, section by section."""
-        _write_sections(self, ctx, formatter)
-
-
-class SectionedGroup(click.Group):
+class SectionedGroup(_Sectioned, click.Group):
     """A group whose commands are such commands."""
 
     command_class = SectionedCommand
     group_class = type
 
-    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the description of the group, and its examples as wide as there is room."""
-        _write_text(self, ctx, formatter)
-
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands, then the options, section by section."""
+        """Write the commands, then the options."""
         self.format_commands(ctx, formatter)
-        _write_sections(self, ctx, formatter)
-
-
-def _write_text(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-    shown = click.Command(command.name, help=fitted(command.help or "", formatter.width - 2))
-    shown.format_help_text(ctx, formatter)
+        super().format_options(ctx, formatter)
 
 
 def _is_folded(command: click.Command) -> bool:
@@ -130,21 +137,6 @@ _HELP_ALL = click.Option(
     callback=_show_all,
     help="Show this message with all options and exit.",
 )
-
-
-def _write_sections(command: click.Command, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-    sections: dict[str, list[tuple[str, str]]] = {title: [] for title in (OWN, *SECTIONS)}
-    for param in command.get_params(ctx):
-        record = param.get_help_record(ctx)
-        if record is not None:
-            sections[_SECTION_OF.get(param.name or "", OWN)].append(record)
-    if _is_folded(command) and ctx.meta.get(FOLDED, True):
-        names = [param.opts[-1] for param in command.params if _SECTION_OF.get(param.name or "") == FOLDED]
-        sections[FOLDED] = [(" ".join(names), "see --help-all")]
-    for title, records in sections.items():
-        if records:
-            with formatter.section(title):
-                formatter.write_dl(records)
 
 
 def fitted(text: str, width: int) -> str:

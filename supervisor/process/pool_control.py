@@ -6,7 +6,7 @@ parent, with the states of that moment, so nothing that happens in between is lo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from supervisor.core.supervision import pool as pools
 from supervisor.core.supervision.pool import Fact, News, Pool, PoolChange, PoolNotice, PoolReplacement
@@ -104,20 +104,21 @@ class PoolBook:
 
     def replace(self, live: LiveSlot) -> str:
         """Replace one process, its successor first; return why not, or an empty string."""
-        name, row = self._place_of(live)
-        if name is None:
-            return "it is in no pool"
-        return self._change(name, pools.replace_row(self._pools[name], row, live.slot.generation))
+        return self._change_one(live, lambda pool, row: pools.replace_row(pool, row, live.slot.generation))
 
     def quiet(self, live: LiveSlot, now_ns: int) -> str:
         """Let one process finish and go, and start none in its place; return why not, or an empty string."""
-        name, row = self._place_of(live)
-        return "it is in no pool" if name is None else self._change(name, pools.quiet(self._pools[name], row), now_ns)
+        return self._change_one(live, pools.quiet, now_ns)
 
     def resume(self, live: LiveSlot, now_ns: int) -> str:
         """Start a quiet slot again; return why not, or an empty string."""
-        name, row = self._place_of(live)
-        return "it is in no pool" if name is None else self._change(name, pools.resume(self._pools[name], row), now_ns)
+        return self._change_one(live, pools.resume, now_ns)
+
+    def _change_one(self, live: LiveSlot, change: Callable[[Pool, int], PoolChange], now_ns: int = 0) -> str:
+        name = live.spec.pool
+        if name is None:
+            return "it is in no pool"
+        return self._change(name, change(self._pools[name], self._rows[name].index(live)), now_ns)
 
     def quiet_all(self, now_ns: int) -> None:
         """Let every worker finish and go, and start none until asked."""
@@ -153,10 +154,6 @@ class PoolBook:
             Fact(live.slot.state, live.slot.generation, live.slot.started_ns, live.row.busy)
             for live in self._rows[name]
         ]
-
-    def _place_of(self, live: LiveSlot) -> tuple[str | None, int]:
-        name = live.spec.pool
-        return (None, 0) if name is None else (name, self._rows[name].index(live))
 
     def _change(self, name: str, outcome: PoolChange, now_ns: int = 0) -> str:
         """Take up a decision: the book first, then the rows, then the log."""
