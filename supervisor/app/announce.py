@@ -15,7 +15,7 @@ from supervisor.core import features
 from supervisor.core.errors import TenureError
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.triggers import trigger_of
-from supervisor.process.system.descriptors import DESCRIPTORS_MIN, descriptors_short
+from supervisor.process.system.linux import DESCRIPTORS_MIN, descriptors_short
 from supervisor.settings.document import DEFAULT_ORIGIN, format_path, parse_path
 from supervisor.settings.loader import Loaded
 from supervisor.settings.render import public_view, sources

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from supervisor.app.plugins import prepare
 from supervisor.core.errors import ConfigError, Problem
 from supervisor.core.jobs.confinement import Confinement
 from supervisor.core.jobs.registry import registry
 from supervisor.core.model import ScheduleDef
-from supervisor.plugins.registry import check_schedules
+from supervisor.plugins import registry as plugins
 from supervisor.process.command.confinement import faults
 from supervisor.process.system.linux import thread_count
 from supervisor.settings.loader import Loaded
 from supervisor.settings.schedules.complete import complete, import_jobs
 from supervisor.settings.schedules.declarations import with_declared
+from supervisor.settings.sections.models import Settings, WorkerKind
 from supervisor.settings.web.check import web_problems
 
 
@@ -37,10 +38,10 @@ def prepare_jobs(loaded: Loaded, on_import: Callable[[str], None] | None = None)
     problems += web_problems(loaded)
     if problems:
         raise ConfigError(problems)
-    prepare(loaded.settings, loaded.origins)
+    prepare_plugins(loaded.settings, loaded.origins)
     loaded = with_declared(loaded)
     definitions = complete(loaded, registry)
-    check_schedules(definitions, loaded)
+    plugins.check_schedules(definitions, loaded)
     return Prepared(loaded, definitions)
 
 
@@ -75,3 +76,28 @@ def confinement_problems(loaded: Loaded) -> list[Problem]:
             path = (*place, fault.setting)
             found.append(loaded.problem(path, fault.message, fault.remedy))
     return found
+
+
+def prepare_plugins(settings: Settings, origins: Mapping[str, str]) -> None:
+    """Make the plugins of the configuration known, and their jobs.
+
+    Raises:
+        ConfigError: with every plugin that cannot be used.
+    """
+    plugins.registry.configure(settings.plugins)
+    problems = list(plugins.registry.problems(origins))
+    if problems:
+        raise ConfigError(problems)
+    import_jobs_of(settings)
+
+
+def import_jobs_of(settings: Settings) -> None:
+    """Register the jobs of plugins where there are plugins."""
+    # Somebody who only installed a distribution need not have a pool for it.
+    if settings.plugins or (not plugins.registry.is_empty and _is_served(settings)):
+        importlib.import_module("supervisor.plugins.jobs")  # decorates them
+
+
+def _is_served(settings: Settings) -> bool:
+    pools = settings.workers.values()
+    return any(pool.kind is WorkerKind.SYNC and "default" in pool.queues for pool in pools)

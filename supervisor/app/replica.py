@@ -33,9 +33,8 @@ from supervisor.process.run_file import NameplateHolder
 from supervisor.process.slots import Log
 from supervisor.process.spawn import allocate
 from supervisor.process.system import linux
-from supervisor.process.system.descriptors import raise_descriptor_limit
 from supervisor.process.system.environment import Withheld
-from supervisor.process.system.linux import open_descriptors
+from supervisor.process.system.linux import open_descriptors, raise_descriptor_limit
 from supervisor.process.system.systemd import Notifier
 from supervisor.process.system.unix_listening import bind, bound
 from supervisor.reload.audiences import Audience, forget_secrets

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from supervisor.app.endpoint import EMBEDDED, resolve_redis_url
-from supervisor.app.plugins import prepare
+from supervisor.app.jobs import prepare_plugins
 from supervisor.clock import SystemClock
 from supervisor.compat.cloudforet.tasks import runtime as cloudforet
 from supervisor.core.errors import ConfigError
@@ -108,7 +108,7 @@ class Tree:
         if self.config_epoch and (problems := import_jobs(self.settings.jobs)):
             raise ConfigError(problems)
         if self.config_epoch:
-            prepare(self.settings, {})
+            prepare_plugins(self.settings, {})
             registry.use(policies_of(self.settings.profiles))
         else:
             plugins.registry.configure(self.settings.plugins)

@@ -1,4 +1,4 @@
-"""Build information for ``tenure --version=raw`` and bug reports. Needs no configuration and no Redis."""
+"""``tenure version``: build information, also for ``--version=raw`` and bug reports."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
 
+import click
+
+from supervisor.cli.help import SectionedCommand
+from supervisor.cli.output import print_value
 from supervisor.version import __version__
 
 LIBRARIES = ("click", "pydantic", "redis", "hiredis", "aiohttp", "uvloop", "msgspec", "structlog", "prometheus-client")
@@ -42,3 +46,27 @@ def _version(name: str) -> str:
         return metadata.version(name)
     except metadata.PackageNotFoundError:
         return "-"
+
+
+@click.command(cls=SectionedCommand)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "raw", "json", "yaml"]),
+    default="text",
+    show_default=True,
+    help="Output format; all but text have all details of the installation.",
+)
+def version(*, output: str) -> None:
+    """Print the version. Neither a configuration nor Redis is needed.
+
+    \b
+    Example:
+      tenure version -o json
+    """
+    if output == "text":
+        click.echo(__version__)
+    elif output == "raw":
+        click.echo(raw())
+    else:
+        print_value(build_info(), output=output)

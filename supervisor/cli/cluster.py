@@ -5,16 +5,26 @@ from __future__ import annotations
 import getpass
 import socket
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from supervisor.cli.connection import Connection
+from supervisor.cli.output import say
 from supervisor.core.errors import TenureError
 from supervisor.core.jobs.registry import Registry
+from supervisor.core.model import PRIORITIES
 from supervisor.operations import InvalidRequestError, workers
+
+if TYPE_CHECKING:
+    from supervisor.settings.loader import Loaded
+
+PRIORITY_NAMES = {number: name for name, number in PRIORITIES.items()}
+
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+reason_option = click.option("--reason", default="", help="For people; kept in the history.")
 
 
 @contextmanager
@@ -83,13 +93,13 @@ INSTANT = InstantType()
 LAST_INSTANT = InstantType(is_end=True)
 
 
-def known_jobs(connection: Connection, loaded: Any, say: Callable[[str], None]) -> Registry:
+def known_jobs(connection: Connection, loaded: Loaded) -> Registry:
     """Return the jobs to check schedules against: those that the configuration imports, else those in Redis.
 
     Raises:
         ConfigError: a job module cannot be imported.
     """
-    from supervisor.app.plugins import prepare as prepare_plugins
+    from supervisor.app.jobs import prepare_plugins
     from supervisor.core.errors import ConfigError
     from supervisor.core.jobs.registry import registry
     from supervisor.operations import jobs
@@ -104,7 +114,8 @@ def known_jobs(connection: Connection, loaded: Any, say: Callable[[str], None]) 
     published = connection.ask(jobs.known)
     say(
         f"note: no job modules are configured here (jobs:), so jobs and the names of their arguments are checked "
-        f"against the {len(published.names())} that the replicas published; types are not checked"
+        f"against the {len(published.names())} that the replicas published; types are not checked",
+        err=True,
     )
     return published
 

@@ -20,7 +20,7 @@ from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import output_option, print_rows
 from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_NO, CannotBindError, TenureError
-from supervisor.process.system.descriptors import DESCRIPTORS_MIN, descriptors_short
+from supervisor.process.system.linux import DESCRIPTORS_MIN, descriptors_short
 from supervisor.process.system.unix_listening import is_stale
 from supervisor.settings.base import split
 from supervisor.settings.rules.redis_exposure import exposures
@@ -210,7 +210,6 @@ def _classes(settings: Settings) -> Iterator[Finding]:
 def _redis(settings: Settings) -> Iterator[Finding]:
     from supervisor.app.endpoint import embedded_server
     from supervisor.cli.connection import connected, embedded_server_is_up
-    from supervisor.clock import SystemClock
     from supervisor.operations import leader, queues
     from supervisor.store.client.preflight import check
 

@@ -13,7 +13,7 @@ from supervisor.cli.help import SectionedCommand
 from supervisor.cli.options import DURATION
 from supervisor.cli.output import moment, output_option, print_record, print_rows, say
 from supervisor.clock import SystemClock
-from supervisor.core.errors import EXIT_OK, StoreUnavailableError
+from supervisor.core.errors import StoreUnavailableError
 from supervisor.core.events import LEVELS
 from supervisor.operations import events as operations
 from supervisor.operations.events import READ_MAX, KeptEvent
@@ -54,7 +54,7 @@ def events(
     after: str,
     limit: int | None,
     connection: Connection,
-) -> int:
+) -> None:
     """Show events: leader changes, failures, refusals; oldest first.
 
     Equal events are shown once, with their count. Redis keeps the newest 10,000 or so (events.kept).
@@ -64,44 +64,24 @@ def events(
       tenure events --since 1h --level warning
       tenure events --follow --reason leader_acquired --reason leader_lost -o json
     """
-    wanted = _EventFilter(reasons, level)
-    since_ms = 0 if since_s is None else max(0, SystemClock().wall_ms() - int(since_s * 1000))
-    found = connection.ask(operations.read, after=after, since_ms=since_ms, count=count)
-    rows = [_row(kept) for kept in found if wanted.admits(kept)]
-    if not follow:
-        print_rows(rows, columns=COLUMNS, empty="no events")
-        return EXIT_OK
-    last_id = found[-1].id if found else after or "0-0"
-    with suppress(KeyboardInterrupt):  # how a person ends it, not a failure
-        _follow(connection, rows, last_id, wanted, limit=limit)
-    return EXIT_OK
+    least = LEVELS.index(level)
 
-
-class _EventFilter:
-    """Event filter of the command line."""
-
-    def __init__(self, reasons: tuple[str, ...], level: str) -> None:
-        self._reasons = frozenset(reasons)
-        self._level = LEVELS.index(level)
-
-    def admits(self, kept: KeptEvent) -> bool:
-        """Return whether it was."""
+    def is_wanted(kept: KeptEvent) -> bool:
         event = kept.event
         index = LEVELS.index(event.level) if event.level in LEVELS else 0
-        return index >= self._level and (not self._reasons or event.reason in self._reasons)
+        return index >= least and (not reasons or event.reason in reasons)
 
-
-def _follow(
-    connection: Connection,
-    rows: list[dict[str, object]],
-    last_id: str,
-    wanted: _EventFilter,
-    *,
-    limit: int | None,
-) -> None:
-    fresh = (_row(kept) for kept in _added(connection, last_id) if wanted.admits(kept))
-    for row in islice(chain(rows, fresh), limit):
-        print_record(row, line=_line(row))
+    since_ms = 0 if since_s is None else max(0, SystemClock().wall_ms() - int(since_s * 1000))
+    found = connection.ask(operations.read, after=after, since_ms=since_ms, count=count)
+    rows = [_row(kept) for kept in found if is_wanted(kept)]
+    if not follow:
+        print_rows(rows, columns=COLUMNS, empty="no events")
+        return
+    last_id = found[-1].id if found else after or "0-0"
+    fresh = (_row(kept) for kept in _added(connection, last_id) if is_wanted(kept))
+    with suppress(KeyboardInterrupt):  # how a person ends it, not a failure
+        for row in islice(chain(rows, fresh), limit):
+            print_record(row, line=_line(row))
 
 
 def _added(connection: Connection, last_id: str) -> Iterator[KeptEvent]:

@@ -28,7 +28,7 @@ class LazyGroup(SectionedGroup):
     sources: ClassVar[dict[str, tuple[str, str]]] = {
         "run": ("supervisor.cli.replica.run:run", "Start this replica: the whole tree of processes."),
         "status": ("supervisor.cli.replica.status:status", "Show the leader, running jobs and next fires."),
-        "leader": ("supervisor.cli.leader.commands:leader", "Show the election, follow it, ask for a hand-over."),
+        "leader": ("supervisor.cli.leader:leader", "Show the election, follow it, ask for a hand-over."),
         "schedule": ("supervisor.cli.schedule.commands:schedule", "List, explain and control schedules."),
         "job": ("supervisor.cli.replica.status:job", "List the jobs that the configuration imports."),
         "runs": ("supervisor.cli.runs.commands:runs", "List, show, cancel and reorder runs."),
@@ -46,7 +46,7 @@ class LazyGroup(SectionedGroup):
         "init": ("supervisor.cli.init:init", "Make a project to start from, tests included."),
         "doctor": ("supervisor.cli.doctor:doctor", "Check environment, Redis, permissions and clock."),
         "completion": ("supervisor.cli.completion:completion", "Print the completion script for a shell."),
-        "version": ("supervisor.cli.replica.run:version", "Print the version."),
+        "version": ("supervisor.cli.build:version", "Print the version."),
     }
 
     sections: ClassVar[dict[str, tuple[str, ...]]] = {

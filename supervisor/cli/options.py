@@ -146,7 +146,7 @@ def read_settings(
     except UnusableError as error:
         if not with_jobs:
             raise
-        from supervisor.app.plugins import import_jobs_of
+        from supervisor.app.jobs import import_jobs_of
         from supervisor.settings.schedules.complete import with_late_problems
 
         if error.partial is not None:

@@ -146,6 +146,14 @@ def print_record(value: Mapping[str, Any], *, line: str, output: str | None = No
         print_value(value, output=output)
 
 
+def print_outcome(value: Mapping[str, Any], *, line: str) -> None:
+    """Print what a command has done: a line for people, or the value."""
+    if is_table():
+        say(line)
+    else:
+        print_value(value)
+
+
 def print_value(value: Any, *, output: str | None = None) -> None:
     """Print one value as JSON, or as YAML, which people read too."""
     if (output or _form()) == "json":
@@ -181,7 +189,6 @@ def _print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> N
 
 
 def _cell(value: Any) -> str:
-    """Return one cell."""
     return "-" if value is None or value == "" else printable(str(value))
 
 

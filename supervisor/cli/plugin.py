@@ -24,12 +24,12 @@ from supervisor.cli.output import (
     print_value,
     say,
 )
-from supervisor.core.errors import EXIT_OK, TenureError
+from supervisor.core.errors import TenureError
 from supervisor.core.json_values import read_unrepeated
-from supervisor.operations import plugins
+from supervisor.operations import jobs
 
 if TYPE_CHECKING:
-    from supervisor.operations.plugins import PluginRecord
+    from supervisor.operations.jobs import PluginRecord
     from supervisor.plugins.host import ReadyPlugin
     from supervisor.plugins.registration import Registered
     from supervisor.plugins.status import PluginStatus, Subject
@@ -48,7 +48,7 @@ def plugin() -> None:
 @plugin.command("list")
 @config_options
 @list_options
-def plugin_list(*, load_settings: LoadSettings) -> int:
+def plugin_list(*, load_settings: LoadSettings) -> None:
     """List the plugins and their state.
 
     They come from the configuration, from installed distributions and from this program. Their state was found by the
@@ -60,19 +60,19 @@ def plugin_list(*, load_settings: LoadSettings) -> int:
       tenure plugin list -o json
     """
     loaded = _loaded(load_settings)
-    known = _records(loaded)
+    with _cluster(loaded) as connection:
+        known = None if connection is None else connection.ask(jobs.plugin_records)
     from supervisor.plugins.registry import registry
 
     rows = [_row(name, None if known is None else known.get(name, [])) for name in registry.names()]
     print_rows(rows, columns=COLUMNS, empty="no plugins: name some under plugins: in the configuration")
-    return EXIT_OK
 
 
 @plugin.command("show")
 @click.argument("name")
 @config_options
 @output_option
-def plugin_show(*, name: str, load_settings: LoadSettings) -> int:
+def plugin_show(*, name: str, load_settings: LoadSettings) -> None:
     """Show one plugin: settings, standing, schedules.
 
     \b
@@ -86,7 +86,7 @@ def plugin_show(*, name: str, load_settings: LoadSettings) -> int:
     schedules: list[str] = []
     with _cluster(loaded) as connection:
         if connection is not None:
-            records = connection.ask(plugins.records).get(name, [])
+            records = connection.ask(jobs.plugin_records).get(name, [])
             schedules = _standing(connection).schedules_running(name)
     value = {
         **_row(name, records),
@@ -97,12 +97,10 @@ def plugin_show(*, name: str, load_settings: LoadSettings) -> int:
     }
     if not is_table():
         print_value(value)
-        return EXIT_OK
-    print_rows([value], columns=COLUMNS)
+        print_rows([value], columns=COLUMNS)
     print_section("Standing", value["standing"], columns=STANDING, empty="no run has needed it yet")
     rows = [{"schedule": each} for each in schedules]
     print_section("Schedules", rows, columns=("schedule",), empty="none runs it")
-    return EXIT_OK
 
 
 @plugin.command("verify")
@@ -110,7 +108,7 @@ def plugin_show(*, name: str, load_settings: LoadSettings) -> int:
 @click.option("--params", type=click.Path(path_type=Path), metavar="FILE", help='JSON: {"options": …, "secrets": …}.')
 @config_options
 @output_option
-def plugin_verify(*, name: str, params: Path | None, load_settings: LoadSettings) -> int:
+def plugin_verify(*, name: str, params: Path | None, load_settings: LoadSettings) -> None:
     """Call init and verify of a plugin, here.
 
     Exits with 1 when it cannot be used. If it can, and the cluster had it in ERROR with these options, its
@@ -136,7 +134,6 @@ def plugin_verify(*, name: str, params: Path | None, load_settings: LoadSettings
             if connection is not None and "secrets" not in given:
                 row["released"] = _tell(connection, ready)
     print_rows([row], columns=("plugin", "result", "version", "methods", "released"))
-    return EXIT_OK
 
 
 @plugin.command("run")
@@ -148,7 +145,7 @@ def plugin_verify(*, name: str, params: Path | None, load_settings: LoadSettings
 @click.option("--limit", type=click.IntRange(min=1), help="Stop after this many results.")
 @config_options
 @output_option
-def plugin_run(*, name: str, method: str, params: Path | None, limit: int | None, load_settings: LoadSettings) -> int:
+def plugin_run(*, name: str, method: str, params: Path | None, limit: int | None, load_settings: LoadSettings) -> None:
     """Call a plugin here, and print its results as they come.
 
     No tree, no queue, no sink takes part. A class runs where breakpoints work; a program is started as a worker
@@ -177,11 +174,9 @@ def plugin_run(*, name: str, method: str, params: Path | None, limit: int | None
                 if count == limit:
                     break
     say(f"{count} result(s)", err=True)
-    return EXIT_OK
 
 
 def _loaded(load_settings: LoadSettings) -> Loaded:
-    """Return the configuration, its plugins registered."""
     from supervisor.plugins.registry import registry
     from supervisor.settings.schedules.complete import import_jobs
 
@@ -230,16 +225,11 @@ def _cluster(loaded: Loaded) -> Iterator[Connection | None]:
         connection = None
         try:
             connection = stack.enter_context(connected(loaded.settings))
-            connection.ask(plugins.records)
+            connection.ask(jobs.plugin_records)
         except TenureError as error:
             connection = None
             say(f"tenure: the state of the cluster is not known: {error}", err=True)
         yield connection
-
-
-def _records(loaded: Loaded) -> dict[str, list[PluginRecord]] | None:
-    with _cluster(loaded) as connection:
-        return None if connection is None else connection.ask(plugins.records)
 
 
 def _standing(connection: Connection) -> PluginStatus:

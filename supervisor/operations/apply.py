@@ -15,11 +15,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
+
 from supervisor.core.errors import ConfigError, Problem
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.diff import DefinitionDifference, FieldChange, field_changes
+from supervisor.core.schedules.triggers import loop_of
 from supervisor.operations import Delay, Operation, Tell, one, slices, untold
-from supervisor.operations.followers import unfollowable
 from supervisor.operations.schedule_control import delete, drop_buffered
 from supervisor.operations.schedules import browse, has_labels
 from supervisor.store.keys import Keys
@@ -37,6 +39,7 @@ from supervisor.store.wire.definition import pack_definition
 from supervisor.telemetry.masking import mask_entry
 
 TRIES = 50
+CHAIN_MAX = 100  # schedules that follow each other: more are not looked at
 BUSY_S = 0.2  # between two attempts while a leader brings in its configuration
 
 
@@ -100,7 +103,7 @@ def plan(
     Raises:
         ConfigError: one follows a schedule that it cannot follow, or has the id of a static one.
     """
-    faults = yield from unfollowable(keys, wanted)
+    faults = yield from _unfollowable(keys, wanted)
     remedy = "name one that is there, with times of its own or after others"
     problems = [Problem(name, "after", why, remedy) for name, why in faults]
     if problems:
@@ -114,6 +117,37 @@ def plan(
     if labels is None:
         return ApplyPlan(found, [])
     return ApplyPlan(found, (yield from surplus(keys, {each.id for each in wanted}, labels)))
+
+
+def _unfollowable(keys: Keys, wanted: Sequence[ScheduleDef]) -> Operation[list[tuple[str, str]]]:
+    """Return which of ``wanted`` follow a schedule that is not there, or themselves by way of others, and why."""
+    followed = {each.id: None if each.after is None else each.after.schedule for each in wanted}
+    absent = set()
+    for _ in range(CHAIN_MAX):
+        others = sorted({name for name in followed.values() if name is not None} - followed.keys())
+        if not others:
+            break
+        for batch in slices(others, BATCH_MAX):
+            for found in (yield from one(Views(keys).inspect(batch))):
+                if found.record is None:
+                    absent.add(found.id)
+                followed[found.id] = _followed(found.record)
+    faults = []
+    for each in wanted:
+        name = followed[each.id]
+        if name in absent:
+            faults.append((each.id, f"follows {name!r}, which is no schedule of this cluster"))
+        elif loop := loop_of(each.id, followed.get):
+            faults.append((each.id, f"follows itself: {' after '.join(loop)}, so none of them is ever due"))
+    return faults
+
+
+def _followed(record: Record | None) -> str | None:
+    try:
+        after = None if record is None else record.definition().after
+    except msgspec.DecodeError:
+        return None
+    return None if after is None else after.schedule
 
 
 def carry_out(

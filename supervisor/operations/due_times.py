@@ -19,16 +19,16 @@ from supervisor.core.schedules import checks
 from supervisor.core.schedules.catchup import next_fire
 from supervisor.core.schedules.lints import calendar_notes, lints, sentences
 from supervisor.core.schedules.triggers import trigger_of
-from supervisor.operations import Computing, Operation
-from supervisor.operations.followers import awaited_words
-from supervisor.operations.jobs import AnyJob
+from supervisor.operations import Computing, Operation, one
 from supervisor.operations.schedules import due_together, inspect
 from supervisor.settings.schedules.definitions import validate_schedules
 from supervisor.settings.sections.models import Settings
 from supervisor.store.keys import Keys
-from supervisor.store.schedules.reads import Inspection
+from supervisor.store.queues.jobs import AnyJob
+from supervisor.store.schedules.reads import Inspection, Views
 from supervisor.store.schedules.state import ScheduleState
 
+AWAITED_MAX = 10  # unfinished runs that are named
 LOOKED_AT_MAX = 100
 NAMED_MAX = 3
 SECOND_MAX = 200
@@ -91,7 +91,7 @@ def explain(keys: Keys, schedule: str) -> Operation[tuple[ScheduleDef, Explanati
     """
     found, definition = yield from inspect(keys, schedule)
     (said,) = yield Computing(map(functools.partial(explained, now_ms=found.now_ms), [definition]))
-    said.sentences.extend((yield from awaited_words(keys, found, definition)))
+    said.sentences.extend((yield from _awaited_words(keys, found, definition)))
     next_ms = None if found.record is None else found.record.next_ms
     together = (yield from due_together(keys, next_ms, limit=SECOND_MAX + 1)) if next_ms and next_ms > 0 else []
     if others := sum(name != schedule for name in together):
@@ -101,6 +101,22 @@ def explain(keys: Keys, schedule: str) -> Operation[tuple[ScheduleDef, Explanati
             f"{more}{others} other {noun} due in the same second as its next run; jitter or H spreads them"
         )
     return definition, said
+
+
+def _awaited_words(keys: Keys, found: Inspection, definition: ScheduleDef) -> Operation[list[str]]:
+    """Return in sentences what a schedule that follows another waits for; none for others."""
+    if definition.after is None:
+        return []
+    name = definition.after.schedule
+    (other,) = yield from one(Views(keys).inspect([name]))
+    if other.record is None:
+        return [f"There is no schedule {name}: it is never due."]
+    words = [f"Its nominal times are those of {name}: see tenure schedule next {name}."]
+    if other.live:
+        words.append(f"It waits for the end of {', '.join(run for _, run in other.live[:AWAITED_MAX])}.")
+    if found.buffered:
+        words.append(f"{found.buffered} of its runs wait for their turn.")
+    return words
 
 
 def explained(definition: ScheduleDef, *, now_ms: int) -> Explanation:

@@ -1,4 +1,4 @@
-"""Operations on runs.
+"""Operations on runs, and on the output of their attempts.
 
 Guarantees
     A change that ``permit`` allowed is one of the run that it was shown: in the queue where it was found, and of the
@@ -18,7 +18,7 @@ import msgspec
 from supervisor.core.effects import Call
 from supervisor.core.errors import EXIT_USAGE, TenureError
 from supervisor.core.names import check_name
-from supervisor.operations import Operation, pages, slices
+from supervisor.operations import Delay, Operation, pages, slices
 from supervisor.store.keys import Keys
 from supervisor.store.producer.run_status import RunPhase as RunPhase  # noqa: PLC0414 - of answers
 from supervisor.store.producer.run_status import result_of as result_of  # noqa: PLC0414 - of answers
@@ -26,11 +26,13 @@ from supervisor.store.producer.run_status import status_of as status_of  # noqa:
 from supervisor.store.queues.control import PAGE, Cancelled, JudgedRun, Placed, QueueControl, Run
 from supervisor.store.queues.control import CancelCode as CancelCode  # noqa: PLC0414 - of the answers
 from supervisor.store.queues.reads import QueueReads, RunningRun, RunView
-from supervisor.store.queues.run_records import Tallies, Tally
+from supervisor.store.queues.run_records import AttemptLog as AttemptLog  # noqa: PLC0414 - of answers
+from supervisor.store.queues.run_records import RunLogs, Tallies, Tally
 from supervisor.store.queues.runs import HISTORY
 from supervisor.store.schedules.reads import Views
 from supervisor.store.wire.envelope import check_run_id
 from supervisor.store.wire.poll import HistoryEntry
+from supervisor.telemetry.masking import mask_text
 
 T = TypeVar("T")
 RunPermit = Callable[[str, str, Mapping[str, str]], None]
@@ -126,7 +128,6 @@ def _changed(
     change: Callable[[Sequence[Run | JudgedRun]], Call[list[T]]],
     permit: RunPermit | None,
 ) -> Operation[list[tuple[Run, T]]]:
-    """Apply ``change`` to runs, a page of them at a time."""
     results: list[tuple[Run, T]] = []
     for batch in slices(checked_runs(runs), PAGE):
         done = yield change((yield from permitted(keys, batch, permit)))
@@ -182,6 +183,20 @@ def show(keys: Keys, run_id: str, *, is_thorough: bool = False) -> Operation[Run
     return RunDetails(view, below, steps)
 
 
+def tally_row(tally: Tally) -> dict[str, Any]:
+    """Return the sums of the runs below one, as they may be shown."""
+    names = ("run", "code", "message")
+    return {
+        "total": tally.total,
+        "remaining": tally.left,
+        **tally.outcomes,
+        "counts": tally.counts,
+        "errors": tally.errors,
+        "first_errors": [{name: mask_text(str(each.get(name, ""))) for name in names} for each in tally.first_errors],
+        "then": tally.waiting,
+    }
+
+
 def _long_ended(keys: Keys, run_id: str) -> Operation[RunView | None]:
     for queue in (yield QueueReads(keys).names()):
         view: RunView | None = yield QueueReads(keys).show(run_id, [queue], scan=HISTORY)
@@ -212,3 +227,69 @@ def permitted(keys: Keys, runs: Sequence[Run], permit: RunPermit | None) -> Oper
         permit(job, shown.queue, labels)
         found.append((shown.queue, run_id, job))
     return found
+
+
+EVERY_S = 1.0
+_ENDS = frozenset({"finished", "dead", "unknown"})
+
+
+def logs(keys: Keys, run_id: str, *, attempt: int | None = None) -> Operation[list[AttemptLog]]:
+    """Read the output that is kept of a run, or of one attempt, the oldest execution first.
+
+    Raises:
+        InvalidRunError: no run can have the id.
+        UnknownRunError: nothing is known about the run.
+    """
+    checked_runs([("", run_id)])
+    found: list[AttemptLog] = yield RunLogs(keys).read(run_id)
+    if not found:
+        yield from show(keys, run_id)
+    return _of_attempt(found, attempt)
+
+
+def _of_attempt(logs: list[AttemptLog], attempt: int | None) -> list[AttemptLog]:
+    return [log for log in logs if attempt is None or log.attempt == attempt]
+
+
+def follow_logs(
+    keys: Keys, run_id: str, tell: Callable[[AttemptLog, str], object], *, attempt: int | None = None
+) -> Operation[None]:
+    """Tell the output of a run as it grows, until the run has ended; see ``logs``.
+
+    Args:
+        keys: of the cluster.
+        run_id: the run.
+        tell: called with an output and the text that is new in it.
+        attempt: only this one.
+    """
+    yield from logs(keys, run_id)
+    told: dict[int, int] = {}
+    is_over = False
+    while not is_over:
+        view = yield QueueReads(keys).show(run_id, need="end")
+        is_over = view is None or view.state in _ENDS  # asked before its output, which then is the last
+        for log in _of_attempt((yield RunLogs(keys).read(run_id)), attempt):
+            text, told[log.number] = text_after(log, told.get(log.number, 0))
+            if text:
+                tell(log, text)
+        if not is_over:
+            yield Delay(EVERY_S)
+
+
+def text_after(log: AttemptLog, lines: int = 0) -> tuple[str, int]:
+    """Return what follows the first ``lines`` lines of an output, and how many lines it has by now.
+
+    A line may lie across the cut: ``head`` then ends and ``tail`` begins inside it. An output that has ended counts one
+    line more, since nothing follows a last line without its end.
+    """
+    head, tail = log.head.splitlines(keepends=True), log.tail.splitlines(keepends=True)
+    shown = head[lines:]
+    first = log.head.count("\n") + log.cut_lines  # the line that the tail begins in
+    if log.cut_chars:
+        if lines < first or (lines == first and (tail or not log.is_open)):
+            end_of_line = "\n" if shown and not shown[-1].endswith("\n") else ""
+            missing = first - max(lines, log.head.count("\n"))
+            shown.append(f"{end_of_line}… {missing} lines cut ({log.cut_chars} characters in all) …\n")
+        tail = tail[max(0, lines - first) :]
+    total = first + log.tail.count("\n") + (not log.is_open)
+    return "".join(shown + tail), max(lines, total)

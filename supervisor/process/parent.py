@@ -162,7 +162,6 @@ class Parent:
         self._report(now_ns)
 
     def _until_ns(self, now_ns: int) -> int:
-        """Return when to wake up at the latest."""
         found = [
             *monitor.deadlines_ns(self._tree, self._guard, now_ns),
             self._stop.deadline_ns,
@@ -245,7 +244,6 @@ class Parent:
         return ""
 
     def _obey(self, verb: Verb, asker: str, now_ns: int) -> None:
-        """Execute a request of the agent for the whole tree."""
         if verb is Verb.STOP:
             self._enter(shutdown.ask(self._fresh_stop(), now_ns=now_ns, code=0, reason=f"asked by {asker}"))
         else:

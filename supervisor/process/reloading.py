@@ -41,8 +41,6 @@ _PACE_NS = SECOND_NS // 10  # how often a check is looked after, should its SIGC
 
 
 class _Step(Enum):
-    """Step of a reload."""
-
     IDLE = auto()
     CHECKING = auto()
     ROLLING = auto()
@@ -50,8 +48,6 @@ class _Step(Enum):
 
 @dataclass(slots=True)
 class _Now:
-    """The reload under way."""
-
     step: _Step = _Step.IDLE
     number: int = 0
     began_ns: int = 0

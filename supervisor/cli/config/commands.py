@@ -6,7 +6,7 @@ import os
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
 import click
 
@@ -76,7 +76,7 @@ def print_conversion(loaded: Loaded) -> None:
 
 def _check_jobs(loaded: Loaded) -> Loaded:
     """Import the job modules and return the configuration with what they declare; end the command on problems."""
-    from supervisor.app.plugins import prepare
+    from supervisor.app.jobs import prepare_plugins
     from supervisor.plugins.registry import check_schedules
     from supervisor.settings.schedules.complete import complete, import_jobs, unserved
     from supervisor.settings.schedules.declarations import with_declared
@@ -86,7 +86,7 @@ def _check_jobs(loaded: Loaded) -> Loaded:
     # A module that is missing would only be reported again, by every schedule that needs it.
     if not problems:
         try:
-            prepare(loaded.settings, loaded.origins)
+            prepare_plugins(loaded.settings, loaded.origins)
             loaded = with_declared(loaded)
             definitions = complete(loaded)
             check_schedules(definitions, loaded)
@@ -279,7 +279,10 @@ def _write(text: str, target: str) -> None:
         else:
             _replace(path, text)
     except OSError as error:
-        _cannot_write(path, error)
+        reason = error.strerror or error
+        raise CannotCreateError(
+            f"cannot write the configuration to {path}: {reason}; choose a writable place"
+        ) from error
 
 
 def _replace(path: Path, text: str) -> None:
@@ -291,8 +294,3 @@ def _replace(path: Path, text: str) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
-
-
-def _cannot_write(path: Path, error: OSError) -> NoReturn:
-    reason = error.strerror or str(error)
-    raise CannotCreateError(f"cannot write the configuration to {path}: {reason}; choose a writable place") from error

@@ -9,21 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from functools import cache
 from itertools import islice
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
+from supervisor.core import features
 from supervisor.core.suggestions import closest
 
 if TYPE_CHECKING:
     from supervisor.settings.overrides import Flag
     from supervisor.settings.schema import Shape
-from typing import TYPE_CHECKING, Any
-
-from supervisor.core import features
-
-if TYPE_CHECKING:
-    from supervisor.settings.overrides import Flag
 
 SETTING_FLAGS = "tenure.setting_flags"
 """Key of the parsed flags in a command's context."""

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from supervisor.cli.cluster import checked_options, confirm, who
+from supervisor.cli.cluster import PRIORITY_NAMES, checked_options, confirm, reason_option, who, yes_option
 from supervisor.cli.connection import Connection, cluster_options, connected
-from supervisor.cli.help import SectionedCommand, SectionedGroup
+from supervisor.cli.help import SectionedGroup
 from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import (
     distance,
@@ -22,13 +22,17 @@ from supervisor.cli.output import (
     progress,
     say,
 )
-from supervisor.cli.queue.params import PRIORITY_NAMES, reason_option, yes_option
 from supervisor.core.errors import EXIT_NO, EXIT_OK
 from supervisor.operations import queues
 from supervisor.telemetry.masking import mask
 
 
-@click.command(cls=SectionedCommand)
+@click.group(cls=SectionedGroup)
+def queue() -> None:
+    """List and control queues, and check their content."""
+
+
+@queue.command()
 @click.argument("names", metavar="[QUEUE]...", nargs=-1)
 @click.option("--fix", "is_mending", is_flag=True, help="Repair what was found. Loses no run.")
 @cluster_options
@@ -54,7 +58,7 @@ def fsck(*, names: tuple[str, ...], is_mending: bool, connection: Connection) ->
     return EXIT_OK if all(each.remedy for each in found) else EXIT_NO
 
 
-@click.command(cls=SectionedCommand)
+@queue.command()
 @click.argument("names", metavar="QUEUE...", nargs=-1, required=True)
 @reason_option
 @config_options
@@ -74,7 +78,7 @@ def pause(*, names: tuple[str, ...], reason: str, load_settings: LoadSettings) -
     print_rows(rows, columns=("queue", "result"))
 
 
-@click.command(cls=SectionedCommand)
+@queue.command()
 @click.argument("names", metavar="QUEUE...", nargs=-1, required=True)
 @cluster_options
 @output_option
@@ -90,7 +94,7 @@ def resume(*, names: tuple[str, ...], connection: Connection) -> None:
     print_rows(rows, columns=("queue", "result"))
 
 
-@click.command(cls=SectionedCommand)
+@queue.command()
 @click.argument("name", metavar="QUEUE")
 @click.option("--job", default="", help="Only runs of this job.")
 @reason_option
@@ -117,7 +121,7 @@ def purge(*, name: str, job: str, reason: str, yes: bool, connection: Connection
     print_rows([{"queue": name, "ended": ended}], columns=("queue", "ended"))
 
 
-@click.command(cls=SectionedCommand)
+@queue.command()
 @click.argument("source", metavar="FROM")
 @click.argument("target", metavar="TO")
 @yes_option
@@ -164,11 +168,6 @@ def queue_row(counts: queues.QueueCounts, served: queues.ServedKinds) -> dict[st
         "next_due": moment(counts.next_due_ms),
         "totals": counts.stats,
     }
-
-
-@click.group(cls=SectionedGroup)
-def queue() -> None:
-    """List and control queues, and check their content."""
 
 
 @queue.command("list")
@@ -219,7 +218,3 @@ def queue_show(*, name: str, connection: Connection) -> None:
     totals = [{"what": what, "total": total} for what, total in sorted(counts.stats.items())]
     print_section("Totals", totals, columns=("what", "total"), empty="nothing yet")
     say(f"\nattempts that ended in a second, over the last minute: {rate:g}")
-
-
-for each in (pause, resume, purge, move, fsck):
-    queue.add_command(each)

@@ -7,12 +7,11 @@ from typing import Any
 
 import click
 
-from supervisor.cli.cluster import INSTANT, confirm, who
+from supervisor.cli.cluster import INSTANT, confirm, who, yes_option
 from supervisor.cli.connection import Connection, cluster_options, connected
 from supervisor.cli.help import SectionedGroup
 from supervisor.cli.options import DURATION, LoadSettings, config_options
 from supervisor.cli.output import list_options, moment, output_option, print_rows, print_value, progress
-from supervisor.cli.queue.params import yes_option
 from supervisor.core.errors import EXIT_FAILED, EXIT_NO, EXIT_OK
 from supervisor.operations import dead as operations
 from supervisor.operations.dead import DeadFilter, DeadRun, reason_of
@@ -133,7 +132,6 @@ def _change(
     yes: bool,
     load_settings: LoadSettings,
 ) -> int:
-    """Apply ``change`` to the runs of ``which`` and print the result of each."""
     which.must_select()
     with connected(load_settings().settings) as connection:
         found = connection.ask(operations.selected, which, configured=connection.configured_queues)

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from supervisor.cli.help import SectionedCommand as CliCommand
 from supervisor.cli.options import DURATION, LoadSettings, config_options
-from supervisor.cli.output import is_table, output_option, print_value, say
+from supervisor.cli.output import is_table, output_option, print_outcome, print_value, say
 from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_FAILED, EXIT_OK, ConfigError, TenureError
 from supervisor.core.units import SECOND_NS
 
 if TYPE_CHECKING:
-    from supervisor.process.run_file import RunningTree
+    from supervisor.process.run_file import Handle, RunningTree
 
 POLL_S = 0.05
 SAY_EVERY_S = 5.0
@@ -35,7 +36,6 @@ class Meant(NamedTuple):
 
 
 def _tree_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that choose a tree, and pass them as ``meant``."""
 
     @click.option("--pid", type=click.IntRange(1), help="The tree's own process; no configuration is read.")
     @click.option("--data-dir", type=click.Path(path_type=Path), help="Where the tree keeps its data.")
@@ -147,8 +147,7 @@ def _reload(found: RunningTree, timeout_s: float) -> int:
     plate = found.plate
     clock = SystemClock()
     asked_ns = clock.elapsed_ns()
-    with _Handle(found) as handle:
-        handle.send(signal.SIGHUP)
+    with _signalled(found, signal.SIGHUP) as handle:
         until_ns = asked_ns + int(timeout_s * SECOND_NS)
         while not handle.is_gone(POLL_S) and clock.elapsed_ns() < until_ns:
             now = run_file.read(found.place)
@@ -190,28 +189,27 @@ def _stop(found: RunningTree, timeout_s: float | None) -> int:
 
     plate, clock = found.plate, SystemClock()
     began_ns = clock.elapsed_ns()
-    with _Handle(found) as handle:
-        handle.send(signal.SIGTERM)
-        progress = _Progress(lambda: f"{plate.replica}: {len(children_of(plate.pid))} processes are left")
+    said_ns = began_ns
+    with _signalled(found, signal.SIGTERM) as handle:
         while not handle.is_gone(POLL_S):
-            if timeout_s is not None and clock.elapsed_ns() - began_ns > timeout_s * SECOND_NS:
+            now_ns = clock.elapsed_ns()
+            if timeout_s is not None and now_ns - began_ns > timeout_s * SECOND_NS:
                 raise TenureError(
                     f"{plate.replica} (pid {plate.pid}) is not gone after {timeout_s:g} s; it goes on stopping"
                 )
-            progress.now_and_then()
+            if now_ns - said_ns >= SAY_EVERY_S * SECOND_NS:
+                said_ns = now_ns
+                say(f"{plate.replica}: {len(children_of(plate.pid))} processes are left", err=True)
     took_s = round((clock.elapsed_ns() - began_ns) / SECOND_NS, 2)
     last = run_file.read(found.place)
     code = last.exit_code if last is not None and last.pid == plate.pid else None
-    if not is_table():
-        print_value({"replica": plate.replica, "exit_code": code, "took_s": took_s})
-    else:
-        shown = "its exit code is not known" if code is None else f"exit code {code}"
-        say(f"{plate.replica}: stopped after {took_s} s, {shown}")
+    shown = "its exit code is not known" if code is None else f"exit code {code}"
+    value = {"replica": plate.replica, "exit_code": code, "took_s": took_s}
+    print_outcome(value, line=f"{plate.replica}: stopped after {took_s} s, {shown}")
     return EXIT_OK if code == EXIT_OK else EXIT_FAILED
 
 
 def _remote(replica: str | None, word: str, load_settings: LoadSettings, *, done: str, wait_s: float) -> int:
-    """Ask a replica through Redis."""
     from supervisor.cli.cluster import command_replica
     from supervisor.cli.connection import connected
     from supervisor.operations import workers
@@ -223,53 +221,25 @@ def _remote(replica: str | None, word: str, load_settings: LoadSettings, *, done
         raise TenureError(f"{name} gave no answer within {wait_s:g} s; its log shows whether it took the command")
     if not answer.is_done:
         raise TenureError(f"{name}: {answer.reason}")
-    if not is_table():
-        print_value({"replica": name, "outcome": done})
-    else:
-        say(f"{name}: {done}")
+    print_outcome({"replica": name, "outcome": done}, line=f"{name}: {done}")
     return EXIT_OK
 
 
-class _Handle:
-    """A tree's process in our hands, with errors that a person understands."""
+@contextmanager
+def _signalled(found: RunningTree, number: signal.Signals) -> Iterator[Handle]:
+    """Send a signal to a tree's process and yield the handle of it; errors are such as a person understands."""
+    from supervisor.process.run_file import Handle
 
-    def __init__(self, found: RunningTree) -> None:
-        self._found = found
-
-    def __enter__(self) -> Self:
-        from supervisor.process.run_file import Handle
-
+    plate = found.plate
+    try:
+        handle = Handle(found)
+    except OSError as error:
+        raise TenureError(f"{plate.replica} ended just now") from error
+    with closing(handle):
         try:
-            self._handle = Handle(self._found)
-        except OSError as error:
-            raise TenureError(f"{self._found.plate.replica} ended just now") from error
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._handle.close()
-
-    def send(self, number: signal.Signals) -> None:
-        try:
-            self._handle.send(number)
+            handle.send(number)
         except ProcessLookupError as error:
-            raise TenureError(f"{self._found.plate.replica} ended just now") from error
+            raise TenureError(f"{plate.replica} ended just now") from error
         except PermissionError as error:
-            raise TenureError(f"pid {self._found.plate.pid} belongs to another user; run this as that user") from error
-
-    def is_gone(self, wait_s: float = 0) -> bool:
-        return self._handle.is_gone(wait_s)
-
-
-class _Progress:
-    """A line on standard error now and then, for somebody who waits."""
-
-    def __init__(self, text: Callable[[], str]) -> None:
-        self._text = text
-        self._clock = SystemClock()
-        self._said_ns = self._clock.elapsed_ns()
-
-    def now_and_then(self) -> None:
-        now_ns = self._clock.elapsed_ns()
-        if now_ns - self._said_ns >= SAY_EVERY_S * SECOND_NS:
-            self._said_ns = now_ns
-            say(self._text(), err=True)
+            raise TenureError(f"pid {plate.pid} belongs to another user; run this as that user") from error
+        yield handle

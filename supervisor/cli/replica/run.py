@@ -1,4 +1,4 @@
-"""``tenure run`` and ``tenure version``."""
+"""``tenure run``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from supervisor.cli.config.setting_flags import features_option, gate_flags
 from supervisor.cli.help import SectionedCommand
 from supervisor.cli.options import LoadSettings, config_options
 from supervisor.core.errors import EXIT_FAILED, EXIT_OK
-from supervisor.version import __version__
 
 _STDERR = 2
 _PATHS = {
@@ -131,30 +130,3 @@ def _leave(code: int) -> NoReturn:
         with contextlib.suppress(OSError, ValueError, AttributeError):  # closed, broken, or never there
             stream.flush()
     os._exit(code)
-
-
-@click.command(cls=SectionedCommand)
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice(["text", "raw", "json", "yaml"]),
-    default="text",
-    show_default=True,
-    help="Output format; all but text have all details of the installation.",
-)
-def version(*, output: str) -> None:
-    """Print the version. Neither a configuration nor Redis is needed.
-
-    \b
-    Example:
-      tenure version -o json
-    """
-    from supervisor.cli import build
-    from supervisor.cli.output import print_value
-
-    if output == "text":
-        click.echo(__version__)
-    elif output == "raw":
-        click.echo(build.raw())
-    else:
-        print_value(build.build_info(), output=output)

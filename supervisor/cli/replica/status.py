@@ -9,7 +9,7 @@ import click
 
 from supervisor.cli.connection import Connection, cluster_options
 from supervisor.cli.help import SectionedCommand, SectionedGroup
-from supervisor.cli.leader.format import CANDIDATE_COLUMNS, leader_line, lease_row, replica_rows
+from supervisor.cli.leader import CANDIDATE_COLUMNS, leader_line, lease_row, replica_rows
 from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import is_table, list_options, output_option, print_rows, print_section, print_value, say
 from supervisor.cli.runs.enqueueing import RunOptions, enqueue_options, put_run

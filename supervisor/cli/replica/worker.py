@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from supervisor.cli.cluster import command_replica, confirm
+from supervisor.cli.cluster import command_replica, confirm, yes_option
 from supervisor.cli.connection import Connection, cluster_options, connected
 from supervisor.cli.help import SectionedCommand as CliCommand
 from supervisor.cli.help import SectionedGroup
@@ -71,7 +71,6 @@ def _row(worker: WorkerView) -> dict[str, Any]:
 
 
 def _control(word: Word, *, done: str, question: str = "") -> Callable[..., int]:
-    """Return the body of a command that sends ``word``."""
 
     def act(
         *,
@@ -101,8 +100,7 @@ def _control(word: Word, *, done: str, question: str = "") -> Callable[..., int]
 
 def _add(name: str, act: Callable[..., int], text: str) -> None:
     """Add one command to the group. All of them take the same options."""
-    command = output_option(config_options(act))
-    command = click.option("--yes", is_flag=True, help="Do not ask.")(command)
+    command = yes_option(output_option(config_options(act)))
     command = click.option("--all", "everything", is_flag=True, help="All workers of the replica.")(command)
     command = click.option("--replica", help="Its id or its name.  [default: the only one there is]")(command)
     command = click.argument("target", metavar="[SLOT|SESSION]", required=False)(command)

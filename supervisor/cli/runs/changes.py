@@ -7,12 +7,11 @@ from typing import Any
 
 import click
 
-from supervisor.cli.cluster import confirm, who
+from supervisor.cli.cluster import PRIORITY_NAMES, confirm, reason_option, who, yes_option
 from supervisor.cli.connection import Connection, cluster_options
 from supervisor.cli.help import SectionedCommand
 from supervisor.cli.options import DURATION
 from supervisor.cli.output import output_option, print_rows, span
-from supervisor.cli.queue.params import PRIORITY_NAMES, reason_option, yes_option
 from supervisor.core.errors import EXIT_FAILED, EXIT_NO, EXIT_OK
 from supervisor.core.model import PRIORITIES
 from supervisor.operations import queues, runs

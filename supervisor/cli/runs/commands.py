@@ -1,19 +1,22 @@
-"""``tenure runs``: running and ended runs."""
+"""``tenure runs``: running and ended runs, and what they printed."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import click
 import msgspec
 
-from supervisor.cli.connection import Connection, cluster_options
+from supervisor.cli.connection import Connection, cluster_options, connected
 from supervisor.cli.help import SectionedGroup
-from supervisor.cli.output import list_options, moment, output_option, print_rows, print_value, span
+from supervisor.cli.options import LoadSettings, config_options
+from supervisor.cli.output import is_table, list_options, moment, output_option, print_rows, print_value, say, span
 from supervisor.cli.runs.changes import cancel, requeue, set_priority
-from supervisor.cli.runs.logs import logs
+from supervisor.core.errors import EXIT_NO, EXIT_OK
 from supervisor.core.json_values import JSON_DEPTH_MAX, is_deeper, read_json
-from supervisor.operations.runs import HistoryEntry, RunningRun, RunView, Tally, latest, running, show, status_of
+from supervisor.operations import runs as run_operations
+from supervisor.operations.runs import AttemptLog, HistoryEntry, RunningRun, RunView, Tally, status_of
 from supervisor.telemetry.masking import mask, mask_text
 
 COUNT_MAX = 10_000
@@ -55,9 +58,9 @@ def runs_list(*, queue: str | None, is_running: bool, count: int, connection: Co
       tenure runs list --running
     """
     if is_running:
-        rows = [_running_row(each) for each in connection.ask(running, count=count, queue=queue)]
+        rows = [_running_row(each) for each in connection.ask(run_operations.running, count=count, queue=queue)]
     else:
-        rows = [history_row(*each) for each in connection.ask(latest, count=count, queue=queue)]
+        rows = [history_row(*each) for each in connection.ask(run_operations.latest, count=count, queue=queue)]
     ended = ("run", "job", "outcome", "attempt", "started", "duration", "session")
     working = ("run", "job", "queue", "attempt", "fetched", "session")
     print_rows(rows, columns=working if is_running else ended, empty="no runs")
@@ -88,7 +91,7 @@ def runs_show(*, run_id: str, connection: Connection) -> None:
     Example:
       tenure runs show nightly-report@1795055400000
     """
-    found = connection.ask(show, run_id, is_thorough=True)
+    found = connection.ask(run_operations.show, run_id, is_thorough=True)
     own = {"run": run_id, "state": "forgotten"} if found.view is None else _record(found.view)
     record = own | family_record(found.below, found.steps)
     print_value(record)
@@ -143,7 +146,7 @@ def _why_blocked(view: RunView) -> str | None:
     return f"concurrency key {view.waits_for}, held by {held or 'nobody any more: it starts soon'}"
 
 
-for each in (logs, cancel, requeue, set_priority):
+for each in (cancel, requeue, set_priority):
     runs.add_command(each)
 
 
@@ -158,18 +161,8 @@ def family_record(tally: Tally | None, steps: dict[str, dict[str, Any]]) -> dict
 
 
 def _below(tally: Tally) -> dict[str, Any]:
-    shown: dict[str, Any] = {"total": tally.total, "remaining": tally.left, **tally.outcomes}
-    more = {
-        "counts": tally.counts,
-        "errors": tally.errors,
-        "first_errors": [_error(each) for each in tally.first_errors],
-        "then": tally.waiting,
-    }
-    return shown | {key: value for key, value in more.items() if value}
-
-
-def _error(error: dict[str, Any]) -> dict[str, Any]:
-    return {name: mask_text(str(error.get(name, ""))) for name in ("run", "code", "message")}
+    always = {"total", "remaining", *tally.outcomes}
+    return {key: value for key, value in run_operations.tally_row(tally).items() if value or key in always}
 
 
 def _step(name: str, step: dict[str, Any]) -> dict[str, Any]:
@@ -183,3 +176,50 @@ def _step(name: str, step: dict[str, Any]) -> dict[str, Any]:
         "error": mask_text(str(step.get("error") or "")),
     }
     return {key: value for key, value in shown.items() if value not in (None, "")}
+
+
+@runs.command()
+@click.argument("run_id", metavar="RUN")
+@click.option("-f", "--follow", is_flag=True, help="Continue with new output, until the run has ended.")
+@click.option("--attempt", type=click.IntRange(1), help="Only of this attempt.")
+@config_options
+@output_option
+def logs(*, run_id: str, follow: bool, attempt: int | None, load_settings: LoadSettings) -> int:
+    """Show what the attempts of a run printed and logged: of each the first and last 32 KiB, secrets masked.
+
+    By default the output of failed attempts is kept (log.runs), for a week, and that of one that runs. It has no output
+    of programs that a job starts. Exits with 3 when there is none.
+
+    \b
+    Examples:
+      tenure runs logs nightly-report@1795055400000
+      tenure runs logs import-17 --follow
+    """
+    if follow and not is_table():
+        raise click.UsageError("--follow prints text: give it without --output")
+    last: list[AttemptLog] = []
+
+    def tell(log: AttemptLog, text: str) -> None:
+        if not last or last[0].number != log.number:
+            say(f"--- attempt {log.attempt}, started {moment(log.started_ms)}")
+        last[:] = [log]
+        say(text.removesuffix("\n").expandtabs())
+
+    with connected(load_settings().settings) as connection:
+        if follow:
+            with suppress(KeyboardInterrupt):  # how a person ends it, not a failure
+                connection.ask(run_operations.follow_logs, run_id, tell, attempt=attempt)
+        else:
+            found = connection.ask(run_operations.logs, run_id, attempt=attempt)
+            if not is_table():
+                print_value([_log_record(log) for log in found])
+                return EXIT_OK if found else EXIT_NO
+            for log in found:
+                tell(log, run_operations.text_after(log)[0])
+    if not last:
+        say(f"no output of run {run_id} is kept; the setting log.runs says of which attempts it is", err=True)
+    return EXIT_OK if last else EXIT_NO
+
+
+def _log_record(log: AttemptLog) -> dict[str, Any]:
+    return {**msgspec.structs.asdict(log), "started_ms": moment(log.started_ms), "updated_ms": moment(log.updated_ms)}

@@ -18,8 +18,8 @@ from supervisor.core.effects import drive
 from supervisor.core.errors import JobFailedError, ResultGoneError, ResultTypeError, RunTimeoutError
 from supervisor.core.json_values import unrepeated
 from supervisor.core.model import PRIORITIES
-from supervisor.operations import Effect, enqueueing
-from supervisor.operations.enqueueing import EnqueueEffect, EnqueueOptions, Producer
+from supervisor.operations import Effect, jobs
+from supervisor.operations.jobs import EnqueueEffect, EnqueueOptions, Producer
 from supervisor.operations.queues import Served
 from supervisor.telemetry.masking import mask_text
 
@@ -109,7 +109,7 @@ def put_run(
 
         remedy = "correct the name (`tenure queue list`), or give --force and start a worker for it"
         configured = connection.configured_queues
-        request = enqueueing.enqueue(
+        request = jobs.enqueue(
             connection.keys, job_name, args, is_forced=is_forced, configured=configured, remedy=remedy, **options
         )
         try:
@@ -121,7 +121,7 @@ def put_run(
             producer.close()
 
 
-class QueueWarning(enqueueing.Destination):
+class QueueWarning(jobs.Destination):
     """Warning for a person where no live worker takes runs from the queue of one run."""
 
     def judge(self, queue: str, served: Served, others: Sequence[str], *, asked_ns: int) -> None:  # noqa: ARG002 - one run
@@ -129,7 +129,7 @@ class QueueWarning(enqueueing.Destination):
         if served is Served.YES:
             return
         if served is Served.NO_CLUSTER:
-            shown = ", ".join(sorted(others)[: enqueueing.NAMES_SHOWN])
+            shown = ", ".join(sorted(others)[: jobs.NAMES_SHOWN])
             holds = f" in this database, which holds {shown}" if others else ""
             found, remedy = f"no replica of cluster {self._cluster} was ever seen{holds}", "start one: `tenure run`"
         else:

@@ -131,7 +131,7 @@ def _validated(
     from supervisor.settings.schedules.definitions import validate_schedules
     from supervisor.settings.schedules.files import Format, read_all
 
-    known = known_jobs(connection, loaded, lambda text: say(text, err=True))
+    known = known_jobs(connection, loaded)
     shown = "standard input" if name == "-" else name
     entries = read_all(read, form=None if form == "auto" else Format(form))
     settings = loaded.settings
@@ -151,7 +151,6 @@ def _validated(
 
 
 def _note_past(definitions: tuple[ScheduleDef, ...]) -> None:
-    """Warn of those that will never be due."""
     from supervisor.core.schedules.lints import never_due
 
     now_ms = SystemClock().wall_ms()

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import click
 
-from supervisor.cli.cluster import (
-    INSTANT,
-    LAST_INSTANT,
-    confirm,
-    who,
-)
+from supervisor.cli.cluster import INSTANT, LAST_INSTANT, confirm, who, yes_option
 from supervisor.cli.connection import Connection, connected, moment_of_patience
 from supervisor.cli.help import SectionedCommand
 from supervisor.cli.options import LoadSettings, config_options
-from supervisor.cli.output import is_table, moment, output_option, print_rows, print_value, progress, say
+from supervisor.cli.output import is_table, moment, output_option, print_outcome, print_rows, print_value, progress, say
 from supervisor.cli.schedule.format import backfill_row
 from supervisor.core.errors import EXIT_FAILED, EXIT_OK
 from supervisor.core.schedules.triggers import after_completion_ms
@@ -50,7 +45,7 @@ _LIST_COLUMNS = ("backfill", "schedule", "state", "from", "to", "enqueued", "of"
 @click.option("--no-wait", is_flag=True, help="Do not follow the progress.")
 @click.option("--list", "is_list", is_flag=True, help="List backfills of the last seven days.")
 @click.option("--cancel", "cancelled", metavar="ID", help="Stop a backfill. What it enqueued stays.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @config_options
 @output_option
 def backfill(
@@ -124,18 +119,13 @@ def _warn(plan: BackfillPlan, until_ms: int) -> None:
 
 
 def _asked(name: str, schedule: str, limit: int) -> int:
-    if is_table():
-        click.echo(name)
-    else:
-        print_value({"backfill": name, "schedule": schedule, "limit": limit})
+    print_outcome({"backfill": name, "schedule": schedule, "limit": limit}, line=name)
     return EXIT_OK
 
 
 def _nothing(left_out: int) -> int:
-    if is_table():
-        say(f"nothing to run: {left_out} due times ran or are left out")
-    else:
-        print_value({"backfill": None, "enqueued": 0, "skipped": left_out})
+    value = {"backfill": None, "enqueued": 0, "skipped": left_out}
+    print_outcome(value, line=f"nothing to run: {left_out} due times ran or are left out")
     return EXIT_OK
 
 
@@ -148,7 +138,6 @@ def _dry_run(plan: BackfillPlan) -> int:
 
 
 def _follow(connection: Connection, name: str, total: int) -> int:
-    """Show how far it is until it ends."""
     try:
         with progress(f"backfill {name}", total) as advance:
             while True:

@@ -15,6 +15,7 @@ from supervisor.cli.cluster import (
     confirm,
     known_jobs,
     who,
+    yes_option,
 )
 from supervisor.cli.connection import Connection, cluster_options, connected
 from supervisor.cli.help import SectionedCommand
@@ -32,7 +33,6 @@ _label_option = click.option(
     "-l", "--label", "labels", multiple=True, type=LABEL, metavar="NAME=VALUE", help="Those with this label."
 )
 _all_option = click.option("--all", "everything", is_flag=True, help="Every schedule.")
-_yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
 
 
 @click.command(cls=SectionedCommand)
@@ -71,7 +71,7 @@ def trigger(
     loaded = load_settings()
     given = parse_arguments(arguments)
     with connected(loaded.settings) as connection:
-        jobs = functools.cache(lambda: known_jobs(connection, loaded, lambda text: say(text, err=True)))
+        jobs = functools.cache(lambda: known_jobs(connection, loaded))
 
         def check(job: str, args: Mapping[str, Any]) -> None:
             jobs().get(job).check(args)
@@ -108,7 +108,7 @@ def trigger(
 @click.option("--reason", default="", help="For people; shown beside the schedule.")
 @click.option("--for", "for_s", type=DURATION, help="Resume by itself after this time, such as 2h.")
 @click.option("--until", "until_ms", type=INSTANT, help="Resume by itself then, such as 2027-01-02T08:00:00+01:00.")
-@_yes_option
+@yes_option
 @config_options
 @output_option
 def pause(
@@ -161,7 +161,7 @@ def pause(
 @click.argument("ids", metavar="[SCHEDULE]...", nargs=-1)
 @_label_option
 @_all_option
-@_yes_option
+@yes_option
 @cluster_options
 @output_option
 def resume(*, ids: tuple[str, ...], labels: Labels, everything: bool, yes: bool, connection: Connection) -> int:
@@ -187,7 +187,7 @@ def resume(*, ids: tuple[str, ...], labels: Labels, everything: bool, yes: bool,
 @click.command(cls=SectionedCommand)
 @click.argument("ids", metavar="SCHEDULE...", nargs=-1, required=True)
 @click.option("--revision", type=click.IntRange(1), help="Only if it is at this revision.")
-@_yes_option
+@yes_option
 @cluster_options
 @output_option
 def delete(*, ids: tuple[str, ...], revision: int | None, yes: bool, connection: Connection) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -16,9 +16,7 @@ from supervisor.operations.schedules import Inspection, Pause, Record, ScheduleS
 from supervisor.telemetry.masking import mask_text
 
 COLUMNS = ("schedule", "job", "trigger", "overlap", "next", "in", "status", "description")
-_OVER = "nothing is due any more"
-_COMPLETED = "completed"
-_ASKED = "as soon as the leader looks"
+_COUNTERS = ("fired", "skipped", "missed", "buffered", "dropped", "replaced")
 
 
 def record_row(record: Record, now_ms: int) -> dict[str, Any]:
@@ -79,14 +77,14 @@ def status_words(record: Record, now_ms: int) -> str:
         about = [part for part in (mask_text(record.pause.reason), f"{verb} {until}" if until else "") if part]
         return f"paused: {', '.join(about)}" if about else "paused"
     if record.completed_ms:
-        return _COMPLETED
+        return "completed"
     if record.invalid:
         return f"invalid: {record.invalid}"
     if late := record.lateness(now_ms):
         return f"late: {late}"
     if record.next_ms is None:
-        return _OVER
-    return _ASKED if record.next_ms <= 0 else "active"
+        return "nothing is due any more"
+    return "as soon as the leader looks" if record.next_ms <= 0 else "active"
 
 
 def pause_row(pause: Pause | None) -> dict[str, Any] | None:
@@ -110,7 +108,7 @@ def inspection_value(found: Inspection, backfills: Iterable[Backfill], next_ms: 
         **{name: row.get(name) for name in ("schedule", "kind", "revision", "status", "trigger", "paused")},
         "next": [moment(at) for at in next_ms],
         "watermark": moment(record.mark_ms),
-        "counters": {name: count for name, count in _counters(state) if count},
+        "counters": {name: count for name in _COUNTERS if (count := getattr(state.counters, name))},
         "failed_in_a_row": state.counters.failed,
         "expectations": _expectations(record, found.now_ms),
         "completed": moment(state.counters.completed_ms),
@@ -152,12 +150,6 @@ def _definition(record: Record) -> dict[str, Any]:
     if "args" in template:
         shown["template"] = {**template, "args": sorted(template["args"])}
     return shown
-
-
-def _counters(state: ScheduleState) -> Iterator[tuple[str, int]]:
-    counters = state.counters
-    for name in ("fired", "skipped", "missed", "buffered", "dropped", "replaced"):
-        yield name, getattr(counters, name)
 
 
 _WORDS = {

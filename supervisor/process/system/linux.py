@@ -1,4 +1,4 @@
-"""Linux-only system calls and files: ``prctl`` and ``/proc``."""
+"""Linux-only system calls and files: ``prctl``, ``/proc``, and the limit of open files."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from supervisor.core.errors import ConfigError, Problem
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_NAME = 15
@@ -19,6 +21,10 @@ _PR_SET_CHILD_SUBREAPER = 36
 _NAME_BYTES_MAX = 15
 _OOM_SCORE = "/proc/self/oom_score_adj"
 _OOM_SCORE_MAX = 1000
+DESCRIPTORS_MIN = 1024
+"""The web child has 64 connections, 64 of gRPC and its own files; a worker has those that its jobs open."""
+DESCRIPTORS_LEAST = 64
+"""A child of a tree with the default settings has some 50 descriptors before it serves anybody."""
 
 _libc = ctypes.CDLL(None, use_errno=True)  # loaded before any fork
 _own_score: list[int] = []  # descriptor of the score of a process that is closed to inspection
@@ -154,3 +160,25 @@ def _stat(pid: int) -> list[bytes]:
     stat = Path(f"/proc/{pid}/stat").read_bytes()
     # The command stands in parentheses and may hold any byte, so count from the last one.
     return stat[stat.rindex(b")") + 2 :].split()
+
+
+def raise_descriptor_limit() -> None:
+    """Raise the soft limit of open files to ``DESCRIPTORS_MIN``, or as far as the hard limit allows.
+
+    Raises:
+        ConfigError: the hard limit is below ``DESCRIPTORS_LEAST``; with it no child would come up.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS_MIN if hard == resource.RLIM_INFINITY else min(DESCRIPTORS_MIN, hard)
+    if wanted < DESCRIPTORS_LEAST:
+        message = f"the hard limit of open files is {hard}, and a tree needs {DESCRIPTORS_LEAST} at least"
+        remedy = f"raise it to {DESCRIPTORS_MIN}: ulimit -n, LimitNOFILE=, --ulimit nofile="
+        raise ConfigError([Problem("this machine", "", message, remedy)])
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def descriptors_short() -> int | None:
+    """Return the soft limit of open files where it is below ``DESCRIPTORS_MIN``, else None."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return None if soft == resource.RLIM_INFINITY or soft >= DESCRIPTORS_MIN else soft

@@ -133,7 +133,6 @@ def _flag(path: Path) -> str:
 
 @cache
 def _paths() -> frozenset[tuple[str, ...]]:
-    """Return the settings under no name that people chose."""
     return frozenset(settings_shape().paths())
 
 

@@ -25,7 +25,6 @@ from supervisor.clock import Clock
 from supervisor.core.supervision.health import HealthEndpoint
 from supervisor.roles.web.access.peers import Peers
 from supervisor.roles.web.connection_table import REQUEST_S, AddressTurns, ConnectionEntry, ConnectionTable
-from supervisor.roles.web.http_protocol import LINE_BYTES_MAX
 from supervisor.roles.web.responses import HEADERS, PEER, unavailable
 from supervisor.telemetry.log_lines.fold import RepeatedWarning
 
@@ -33,6 +32,7 @@ ACCEPTS_MAX = 512
 """Connections that are accepted in one turn of the loop: those of a flood are cheaper to accept than to leave waiting,
 where they fill the queue of the kernel, in which probes wait behind them."""
 
+LINE_BYTES_MAX = 8190
 PAUSE_S = 0.1
 """How long nothing is accepted after the kernel had no descriptor or memory for it."""
 

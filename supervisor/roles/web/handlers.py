@@ -22,7 +22,7 @@ from supervisor.core.supervision.health import HealthEndpoint
 from supervisor.roles.child import ChildContext
 from supervisor.roles.web import dashboard
 from supervisor.roles.web.access.auth import RequestGuard, needs, public, scope_of
-from supervisor.roles.web.api.run_waiting import WAIT_S_MAX
+from supervisor.roles.web.api.base import WAIT_S_MAX
 from supervisor.roles.web.cluster_snapshot import Overviews
 from supervisor.roles.web.configz import Configuration, flags, masked_settings, with_sources
 from supervisor.roles.web.metrics import Scrape
@@ -258,15 +258,10 @@ def _shield(pages: Pages, admit: Admit) -> Any:
 
 def _admit(guard: RequestGuard, request: web.Request) -> None:
     """Let ``request`` in, with its token for the handler, or raise the refusal."""
-    token = guard.check(request, _scope(request))
+    is_found = request.match_info.http_exception is None  # a path or method that there is not asks for no scope
+    token = guard.check(request, scope_of(request.match_info.handler) if is_found else None)
     request[ASKER] = token.name if token is not None else ""
     request.pop(HOLDER, None)
     if token is not None:
         request[HOLDER] = token
     request[ADMIT] = lambda: _admit(guard, request)
-
-
-def _scope(request: web.Request) -> Scope | None:
-    """Return the scope that ``request`` asks for; None for a path or method that there is not, too."""
-    is_found = request.match_info.http_exception is None
-    return scope_of(request.match_info.handler) if is_found else None

@@ -115,11 +115,6 @@ def bad_request(name: str, value: object, remedy: str) -> web.HTTPBadRequest:
     return web.HTTPBadRequest(text=f"{name}: {str(value)[:100]!r} cannot be used: {remedy}")
 
 
-def not_found(what: str, name: str) -> web.HTTPNotFound:
-    """Return the refusal of a name."""
-    return web.HTTPNotFound(text=f"there is no {what} {name[:200]!r}")
-
-
 def unavailable(reason: str) -> web.HTTPServiceUnavailable:
     """Return the refusal of a request that cannot be answered now."""
     return web.HTTPServiceUnavailable(text=reason, headers={"Retry-After": "1"})

@@ -9,7 +9,6 @@ Guarantees
 from __future__ import annotations
 
 import asyncio
-import functools
 import signal
 import socket
 import ssl
@@ -21,28 +20,38 @@ from typing import Self
 import structlog
 import uvloop
 from aiohttp import web
+from aiohttp.http_exceptions import LineTooLong
 
 from supervisor.core.supervision.scoreboard import ChildState
 from supervisor.core.units import SECOND_NS
-from supervisor.operations.enqueueing import Producer
+from supervisor.operations.jobs import Producer
 from supervisor.roles.child import ChildContext, ConfigFollower
 from supervisor.roles.web import debug
 from supervisor.roles.web.access.auth import RequestGuard, WatchedFile, warn_of_exposure
 from supervisor.roles.web.access.peers import Peers
 from supervisor.roles.web.api import routes as api
-from supervisor.roles.web.api.base import ApiContext
-from supervisor.roles.web.api.run_waiting import RunWaiters
+from supervisor.roles.web.api.base import ApiContext, RunWaiters
 from supervisor.roles.web.cluster_snapshot import Overviews, StoreReader
-from supervisor.roles.web.connection_limit import REFUSAL, ConnectionGate
+from supervisor.roles.web.connection_limit import LINE_BYTES_MAX, REFUSAL, ConnectionGate
 from supervisor.roles.web.events.handlers import EventPages
 from supervisor.roles.web.events.sink import EventOffice
 from supervisor.roles.web.grpc.health import GrpcHealth
 from supervisor.roles.web.handlers import Admit, Pages, application, health_application
-from supervisor.roles.web.http_protocol import HttpProtocol
+from supervisor.roles.web.responses import finish_headers
 from supervisor.settings.sections.web import WebSettings
 from supervisor.settings.web.check import tls_context
 from supervisor.store.client.sync_client import AsyncStore, Store
 from supervisor.store.keys import Keys
+from supervisor.telemetry.metrics import HTTP_FAILURES
+
+BEAT_S = 0.5
+STOP_S = 0.2
+"""How long requests in flight may go on after SIGTERM. aiohttp waits so long twice: once before it cancels."""
+
+ABANDON_S = 0.001
+"""The same after SIGQUIT. Not 0, which aiohttp takes for no limit."""
+
+log = structlog.get_logger()
 
 
 class Certificate:
@@ -88,16 +97,6 @@ class Certificate:
             log.info("certificate_read", file=self._paths[0])
 
 
-BEAT_S = 0.5
-STOP_S = 0.2
-"""How long requests in flight may go on after SIGTERM. aiohttp waits so long twice: once before it cancels."""
-
-ABANDON_S = 0.001
-"""The same after SIGQUIT. Not 0, which aiohttp takes for no limit."""
-
-log = structlog.get_logger()
-
-
 def main(child: ChildContext) -> int:
     """Serve until asked to stop; return the exit code."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -107,35 +106,29 @@ def main(child: ChildContext) -> int:
 def api_context(child: ChildContext, store: AsyncStore, overviews: Overviews, event_pages: EventPages) -> ApiContext:
     """Return the tools of the API's handlers in this web child."""
     settings = child.settings
-    keys = Keys(settings.cluster)
+
+    def open_waiting_store() -> Store:  # by which all requests of this child wait for runs
+        name = f"{settings.cluster}:web"
+        return Store.connect(child.redis_url, settings=settings.redis, name=name, clock=child.clock, follow=child.board)
+
     producer = Producer(
         settings.redis,
         cluster=settings.cluster,
         clock=child.clock,
-        open_store=functools.partial(_waiting_store, child),
+        open_store=open_waiting_store,
         open_async_store=lambda: store,
     )
     return ApiContext(
         call=store.run,
-        keys=keys,
+        keys=Keys(settings.cluster),
         clock=child.clock,
         producer=producer,
         waits=RunWaiters(producer, event_pages),
         overviews=overviews,
-        history=settings.queues.history,
-        dead_cap=settings.queues.dead,
+        settings=settings,
         signer=settings.commands.signer(settings.cluster),
-        profiles=settings.profiles,
-        calendars=settings.calendars,
         own_queues=frozenset(queue for pool in settings.workers.values() for queue in pool.queues),
     )
-
-
-def _waiting_store(child: ChildContext) -> Store:
-    """Return the client by which all requests of this child wait for runs."""
-    settings = child.settings
-    name = f"{settings.cluster}:web"
-    return Store.connect(child.redis_url, settings=settings.redis, name=name, clock=child.clock, follow=child.board)
 
 
 async def _serve(child: ChildContext) -> int:
@@ -174,7 +167,8 @@ async def _serve(child: ChildContext) -> int:
     pulse = _Pulse(child, loop, looks)
     pulse.start()
     child.announce(ChildState.READY)
-    log.info("web_ready", host=settings.host, port=_port_of(listeners.http), tls=certificate is not None)
+    port = None if listeners.http.family == socket.AF_UNIX else listeners.http.getsockname()[1]
+    log.info("web_ready", host=settings.host, port=port, tls=certificate is not None)
     warn_of_exposure(settings)
 
     wait_s = await stopping
@@ -193,8 +187,6 @@ async def _serve(child: ChildContext) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Port:
-    """A listener of HTTP, and its application."""
-
     gate: ConnectionGate
     server: web.Server
 
@@ -220,10 +212,6 @@ class _Port:
         server = runner.server
         gate.open()
         return cls(gate, server)
-
-
-def _port_of(listener: socket.socket) -> int | None:
-    return None if listener.family == socket.AF_UNIX else listener.getsockname()[1]
 
 
 def _stop(stopping: asyncio.Future[float], wait_s: float) -> None:
@@ -261,3 +249,56 @@ class _Pulse:
         """Beat no more."""
         if self._timer is not None:
             self._timer.cancel()
+
+
+class HttpProtocol(web.RequestHandler):
+    """One connection of HTTP/1.1: limits of parsing, and answers to requests that cannot be parsed.
+
+    Guarantees
+        An answer to a malformed request has the headers of every answer, names no software, and repeats nothing of it.
+        A body is not decompressed: a small one that becomes a large one costs nothing.
+        A malformed request leaves a line in the log at level debug only: a stranger fills no disk.
+    """
+
+    def __init__(self, server: web.Server, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(
+            server,
+            loop=loop,
+            access_log=None,  # type: ignore[arg-type] # as AppRunner passes it
+            max_line_size=LINE_BYTES_MAX,
+            max_field_size=LINE_BYTES_MAX,
+            lingering_time=0,
+            auto_decompress=False,
+        )
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,  # noqa: ARG002 - the parser's words
+    ) -> web.StreamResponse:
+        """Return the answer to a request that reached no handler: it cannot be parsed, or a mistake of ours."""
+        if status < 500:
+            log.debug("request_malformed", status=status, reason=type(exc).__name__)
+        else:
+            HTTP_FAILURES.inc()
+            log.error("request_failed", status=status, exc_info=exc)
+        if request.writer.output_size:
+            raise ConnectionResetError  # half an answer was sent: nothing can be said any more
+        return _PlainResponse(status=status, text=f"{_fault(status, exc)}\n")
+
+
+def _fault(status: int, error: BaseException | None) -> str:
+    """Return the reason for the client: a text of ours, because those of the parser repeat the request."""
+    if status >= 500:
+        return "internal error; the log says more"
+    return "a line of the request is too long" if isinstance(error, LineTooLong) else "the request cannot be parsed"
+
+
+class _PlainResponse(web.Response):
+    """An answer outside the application, whose hook finishes the headers of the others."""
+
+    async def _prepare_headers(self) -> None:
+        await super()._prepare_headers()
+        finish_headers(self, self._req.transport if self._req is not None else None)

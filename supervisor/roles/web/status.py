@@ -50,7 +50,6 @@ def status(child: ChildContext, overview: Overview | None) -> dict[str, Any]:
 
 
 def _config(child: ChildContext) -> dict[str, Any]:
-    """Return which configuration is in effect, and how the last reload ended."""
     header = child.board.header
     return {
         "epoch": header.config_epoch,
@@ -146,7 +145,6 @@ def _table(titles: Sequence[str], rows: Sequence[Sequence[Any]]) -> list[str]:
 
 
 def _short(seconds: float | None) -> str | None:
-    """Return a duration in at most two units."""
     if seconds is None:
         return None
     if seconds < 60:

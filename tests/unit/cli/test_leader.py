@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.cli.leader.format import change_line, change_row, leader_line, lease_row, replica_row
+from supervisor.cli.leader import change_line, change_row, leader_line, lease_row, replica_row
 from supervisor.core.errors import EXIT_NO
 from supervisor.operations.leader import CannotHandOverError, choose_heir
 from supervisor.store.election.leases import CandidateInfo, LeaseCode, LeaseEvent, LeaseView

@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from supervisor.operations.run_logs import text_after
+from supervisor.operations.runs import text_after
 from supervisor.store.queues.run_records import AttemptLog
 from supervisor.telemetry.run_output import HALF_BYTES, RunOutput
 

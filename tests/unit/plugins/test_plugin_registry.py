@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.app.plugins import prepare
+from supervisor.app.jobs import prepare_plugins
 from supervisor.core.errors import ConfigError
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.plugins import registry as plugins
@@ -146,7 +146,7 @@ def test_a_configuration_with_plugins_that_cannot_be_used_is_refused_with_all_of
         }
     )
     with pytest.raises(ConfigError) as caught:
-        prepare(settings, {"plugins.a.module": "tenure.yaml:3", "plugins.b": "tenure.yaml:5"})
+        prepare_plugins(settings, {"plugins.a.module": "tenure.yaml:3", "plugins.b": "tenure.yaml:5"})
 
     found = [(problem.where, problem.path) for problem in caught.value.problems]
     assert found == [("tenure.yaml:3", "plugins.a"), ("tenure.yaml:5", "plugins.b"), ("plugins", "plugins.c")]

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from supervisor.core.errors import ConfigError
-from supervisor.process.system.descriptors import (
+from supervisor.process.system.linux import (
     DESCRIPTORS_LEAST,
     DESCRIPTORS_MIN,
     descriptors_short,

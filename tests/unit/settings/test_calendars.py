@@ -10,10 +10,10 @@ import pytest
 from supervisor.core.calendars.days import date_of
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.lints import calendar_notes, sentences
-from supervisor.operations.jobs import AnyJob
 from supervisor.settings.loader import Loaded, UnusableError, load
 from supervisor.settings.schedules.calendars import ICS_BYTES_MAX, ending_notes, ends_of
 from supervisor.settings.schedules.definitions import definition_of, faults_of_definition, validate_schedules
+from supervisor.store.queues.jobs import AnyJob
 from supervisor.store.wire.definition import pack_definition, timing_digest, unpack_definition
 from tests.unit.core.test_calendar_days import TEMPLATE, ms
 from tests.unit.core.test_icalendar import file_of

@@ -10,9 +10,9 @@ import pytest
 from supervisor.core.errors import ConfigError
 from supervisor.core.model import After
 from supervisor.core.schedules.triggers import TriggerError, trigger_of
-from supervisor.operations.jobs import AnyJob
 from supervisor.settings.schedules.complete import complete
 from supervisor.settings.schedules.definitions import Validated, validate_schedules
+from supervisor.store.queues.jobs import AnyJob
 from supervisor.store.wire.definition import timing_digest
 
 

@@ -7,13 +7,16 @@ Guarantees
     The file is read again when it changes; while it cannot be used, nobody has a token, and /readyz fails.
     With ``web.tls_client_ca_file`` all but health asks for a certificate of a client too. A stream that came by one
     ends when the authorities or the server's own certificate change; its client comes back.
-    Wrong tokens are counted, logged and slowed down (see token_refusals.py).
+    Wrong tokens are counted, logged and slowed down (see ``TokenRefusals``).
 """
 
 from __future__ import annotations
 
+import re
 import ssl
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,12 +24,23 @@ import structlog
 from aiohttp import web
 
 from supervisor.clock import Clock, SystemClock
-from supervisor.core.network.host_names import is_loopback
-from supervisor.roles.web.access.hosts import Hosts
-from supervisor.roles.web.access.token_refusals import REFILL_S, TokenRefusals
+from supervisor.core.network.host_names import canonical_host, is_loopback
+from supervisor.core.units import SECOND_NS
 from supervisor.roles.web.responses import PEER
 from supervisor.settings.sections.web import Reads, WebSettings
 from supervisor.settings.web.tokens import Scope, Token, TokenFileError, find_token, read_tokens
+from supervisor.telemetry.log_lines.fold import RepeatedWarning
+from supervisor.telemetry.metrics import TOKENS_REFUSED
+
+ANY = "*"
+_ALWAYS = ("localhost", "127.0.0.1", "::1")
+_AUTHORITY = re.compile(r"[a-z]+://([^/?#]*)", re.IGNORECASE)  # of a target in absolute form (RFC 9112, 3.2.2)
+_FIELD = re.compile(r"(?:\[(?P<v6>[0-9A-Fa-f:.]{2,45})\]|(?P<name>[^\[\]:/@\s]{1,255}))(?::[0-9]{0,5})?", re.ASCII)
+
+BURST = 10
+REFILL_S = 6.0
+ADDRESSES_MAX = 1024
+PATH_CHARS_MAX = 200
 
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="tenure"'}
 SCOPE = "tenure_scope"
@@ -176,7 +190,9 @@ class RequestGuard:
         presented, address = _presented(request), request[PEER]
         if not presented:
             return None, False
-        token = self._find(presented)
+        token = find_token(self._tokens, presented)
+        if token is not None and token.until_ms is not None and self._clock.wall_ms() >= token.until_ms:
+            token = None
         is_known = token is not None and self._refusals.knows(address, token.digest)
         if not is_known and self._refusals.is_slowed(address):
             return None, True
@@ -185,11 +201,6 @@ class RequestGuard:
         elif not is_known:
             self._refusals.accept(address, token.digest)
         return token, False
-
-    def _find(self, presented: str) -> Token | None:
-        token = find_token(self._tokens, presented) if presented else None
-        has_ended = token is not None and token.until_ms is not None and self._clock.wall_ms() >= token.until_ms
-        return None if has_ended else token
 
 
 def _presented(request: web.Request) -> str:
@@ -220,3 +231,96 @@ def warn_of_exposure(settings: WebSettings) -> None:
 def _is_local(settings: WebSettings) -> bool:
     """Return whether nobody reaches the endpoint from another machine."""
     return settings.socket_path is not None or is_loopback(settings.host)
+
+
+class Hosts:
+    """Host names that requests may be addressed to: the defence against DNS rebinding.
+
+    Guarantees
+        A page of another site whose own name resolves to this address reads nothing: its requests carry that name.
+        Case, ports, trailing dots and the spellings of an IPv6 address make no difference.
+        A target in absolute form (``GET http://name/``) names a host too, and both names must be allowed.
+    """
+
+    def __init__(self, bound: str, allowed: Sequence[str]) -> None:
+        self._is_any = ANY in allowed
+        self._names = frozenset(canonical_host(each) for each in (*_ALWAYS, bound, *allowed))
+
+    def admit(self, request: web.Request) -> bool:
+        """Return whether ``request`` names this server: by an allowed name, or by the address that it came in on."""
+        if self._is_any:
+            return True
+        fields = request.headers.getall("Host", [])
+        if len(fields) != 1:
+            return False
+        target = _AUTHORITY.match(request.raw_path)
+        named = [fields[0].strip(), *([target[1]] if target is not None else [])]
+        return all(self._is_own(field, request) for field in named)
+
+    def _is_own(self, field: str, request: web.Request) -> bool:
+        found = _FIELD.fullmatch(field)
+        if found is None:
+            return False
+        asked = canonical_host(found["v6"] or found["name"])
+        return asked in self._names or asked == _own_address(request)
+
+
+def _own_address(request: web.Request) -> str | None:
+    """Return the address of this end of the connection: of a server bound to 0.0.0.0 the one that was dialled."""
+    name = request.transport.get_extra_info("sockname") if request.transport is not None else None
+    return canonical_host(name[0]) if isinstance(name, tuple) and name[0] else None
+
+
+@dataclass(slots=True)
+class _Address:
+    """One address: attempts left at an instant, and digests of the tokens that it was let in with."""
+
+    left: float
+    at_s: float
+    known: set[bytes] = field(default_factory=set)
+
+
+class TokenRefusals:
+    """Refused tokens: counted, logged in folds, and slowed down by address.
+
+    Guarantees
+        An address has ``BURST`` wrong tokens, and another one each ``REFILL_S``; until then its tokens are not looked
+        at, but for those that it used before, so that a stranger behind the same proxy shuts nobody out.
+        At most ``ADDRESSES_MAX`` addresses are remembered, the last ones; at most a line a minute is logged.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._addresses: OrderedDict[str, _Address] = OrderedDict()
+        self.lines = RepeatedWarning("token_refused", clock)
+
+    def is_slowed(self, address: str) -> bool:
+        """Return whether ``address`` has used up its wrong tokens."""
+        return self._of(address).left < 1
+
+    def knows(self, address: str, digest: bytes) -> bool:
+        """Return whether a token was accepted from ``address`` before."""
+        return digest in self._of(address).known
+
+    def accept(self, address: str, digest: bytes) -> None:
+        """Note a token that was let in. The lines of a tokens file bound how many there are."""
+        self._of(address).known.add(digest)
+
+    def refuse(self, address: str, path: str) -> None:
+        """Note a token that was not."""
+        entry = self._of(address)
+        entry.left = max(0.0, entry.left - 1)
+        TOKENS_REFUSED.inc()
+        self.lines.add(status=401, address=address, path=path[:PATH_CHARS_MAX])
+
+    def _of(self, address: str) -> _Address:
+        now_s = self._clock.elapsed_ns() / SECOND_NS
+        entry = self._addresses.get(address)
+        if entry is None:
+            entry = self._addresses[address] = _Address(float(BURST), now_s)
+            if len(self._addresses) > ADDRESSES_MAX:
+                self._addresses.popitem(last=False)
+        entry.left = min(float(BURST), entry.left + (now_s - entry.at_s) / REFILL_S)
+        entry.at_s = now_s
+        self._addresses.move_to_end(address)
+        return entry

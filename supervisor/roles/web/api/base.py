@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
@@ -20,21 +22,23 @@ from supervisor.core.effects import drive_async
 from supervisor.core.errors import TenureError
 from supervisor.core.json_values import read_unrepeated
 from supervisor.core.signing import Signer
-from supervisor.operations import Computing, Delay, Effect, Keys, schedules
-from supervisor.operations.enqueueing import EnqueueEffect, Producer
+from supervisor.operations import Computing, Delay, Effect, Keys, runs, schedules
+from supervisor.operations.jobs import EnqueueEffect, Producer
 from supervisor.roles.web.api.access import permit_schedule
-from supervisor.roles.web.api.run_waiting import RunWaiters
 from supervisor.roles.web.cluster_snapshot import Overviews
-from supervisor.roles.web.responses import ASKER, bad_request
+from supervisor.roles.web.events.handlers import EventPages
+from supervisor.roles.web.responses import ADMIT, ASKER, PEER, bad_request, unavailable
 from supervisor.settings.schedules.instants import parse_bound
-from supervisor.settings.schedules.settings import NamedCalendarSettings
-from supervisor.settings.sections.pipeline import ProfileSettings
+from supervisor.settings.sections.models import Settings
 
 Item = TypeVar("Item")
 P = ParamSpec("P")
 T = TypeVar("T")
 BodyT = TypeVar("BodyT", bound=msgspec.Struct)
 log = structlog.get_logger()
+WAITING_MAX = 16
+WAITING_PER_ASKER_MAX = 8
+WAIT_S_MAX = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +51,8 @@ class ApiContext:
     producer: Producer
     waits: RunWaiters
     overviews: Overviews
-    history: int  # how many ended attempts each queue remembers
-    dead_cap: int  # how many dead runs each queue keeps
+    settings: Settings
     signer: Signer | None  # of commands to replicas; None: the cluster has no key
-    profiles: Mapping[str, ProfileSettings]
-    calendars: Mapping[str, NamedCalendarSettings]
     own_queues: frozenset[str]  # of this replica's pools: known and served also while their workers are replaced
 
 
@@ -61,6 +62,7 @@ class ApiHandlers:
     def __init__(self, context: ApiContext) -> None:
         self._at = context
         self._keys = context.keys
+        self._history = context.settings.queues.history  # how many ended attempts each queue remembers
         self._computer = ThreadPoolExecutor(1, thread_name_prefix="compute")  # makes its thread with the first work
 
     async def _ask(
@@ -162,3 +164,54 @@ def who(request: web.Request) -> str:
 def note(request: web.Request, event: str, **fields: str) -> None:
     """Log a change: what, and who asked for it."""
     log.info(event, by=request.get(ASKER, ""), **fields)
+
+
+class RunWaiters:
+    """Requests that wait for the end of a run, all by one connection of the process.
+
+    At most ``WAITING_MAX`` wait at a time, of one token or address ``WAITING_PER_ASKER_MAX``.
+    """
+
+    def __init__(self, producer: Producer, long_answers: EventPages) -> None:
+        self._producer = producer
+        self._long_answers = long_answers
+        self._held: Counter[str] = Counter()
+
+    async def until_ended(self, request: web.Request, run_id: str) -> None:
+        """Return when the run has ended, or the time in the query is over; at once without one.
+
+        The request is judged again then: its token may have been taken away or narrowed meanwhile.
+
+        Raises:
+            web.HTTPException: the request is not admitted any more.
+            InvalidRunError: no run can have the id.
+            web.HTTPBadRequest: the time is no duration, or too long.
+            web.HTTPServiceUnavailable: as many wait as may.
+        """
+        text = request.query.get("wait")
+        if text is None:
+            return
+        runs.checked_runs([("", run_id)])
+        try:
+            wait_s = parse_duration(text)
+        except ValueError as error:
+            raise bad_request("wait", text, str(error)) from error
+        if not 0 <= wait_s <= WAIT_S_MAX:
+            raise bad_request("wait", text, f"at most {WAIT_S_MAX:g}s; ask again after that")
+        with self._place(request):
+            self._long_answers.on_stream(request)
+            asking = self._producer.asking
+            await asking.answer_async(asking.until_ended(run_id, "", wait_s, need="end"), run_id)
+        request[ADMIT]()
+
+    @contextmanager
+    def _place(self, request: web.Request) -> Iterator[None]:
+        asker = f"token {request[ASKER]}" if request[ASKER] else f"address {request[PEER]}"
+        if self._held.total() >= WAITING_MAX or self._held[asker] >= WAITING_PER_ASKER_MAX:
+            raise unavailable("as many requests wait for runs as may; come back later, or ask without wait")
+        self._held[asker] += 1
+        try:
+            yield
+        finally:
+            self._held[asker] -= 1
+            self._held = +self._held  # without those who hold none

@@ -17,13 +17,13 @@ from aiohttp import web
 
 from supervisor.core.errors import ArgumentsError, UnknownJobError
 from supervisor.core.model import PRIORITIES, ScheduleDef
-from supervisor.operations import enqueueing, jobs, runs, schedule_control, schedules
+from supervisor.operations import jobs, runs, schedule_control, schedules
 from supervisor.operations.runs import CancelCode, Placed, UnknownRunError
 from supervisor.operations.schedule_control import DeleteCode, ResumeCode, TriggerCode
 from supervisor.operations.schedules import ScheduleFilter, UnknownScheduleError
 from supervisor.roles.web.api.access import may_define, may_enqueue, permit_run, permit_schedule
 from supervisor.roles.web.api.base import ApiHandlers, body_of, instant_of, note, seconds_of, who
-from supervisor.roles.web.responses import bad_request, json_response, not_found
+from supervisor.roles.web.responses import bad_request, json_response
 
 SCHEDULES_MAX = 250
 JUDGED_MAX = 50
@@ -118,7 +118,7 @@ class ApiChanges(ApiHandlers):
         may_enqueue(request, job, queue=body.queue, run_id=body.run_id)
         try:
             put = await self._ask(
-                enqueueing.enqueue,
+                jobs.enqueue,
                 job,
                 body.args,
                 is_forced=body.force,
@@ -131,7 +131,7 @@ class ApiChanges(ApiHandlers):
                 traceparent=request.headers.get("traceparent"),
             )
         except UnknownJobError as error:
-            raise not_found("job", job) from error
+            raise web.HTTPNotFound(text=f"there is no job {job[:200]!r}") from error
         except (ArgumentsError, ValueError) as error:
             raise web.HTTPBadRequest(text=str(error)) from error
         note(request, "api_enqueued", run=put.run_id, job=job)
@@ -167,7 +167,6 @@ class ApiChanges(ApiHandlers):
 
     async def resume(self, request: web.Request) -> web.Response:
         """End the pause of a schedule."""
-        await body_of(request, EmptyBody)
         name = request.match_info["schedule"]
         ((_, code),) = await self._ask(schedule_control.resume, [name], permit=permit_schedule(request))
         if code is ResumeCode.UNKNOWN:
@@ -272,7 +271,7 @@ class ApiChanges(ApiHandlers):
         ((_, found),) = await self._ask(
             runs.cancel,
             [(body.queue, run_id)],
-            history=self._at.history,
+            history=self._history,
             by=who(request),
             reason=body.reason,
             kill_ms=0 if body.kill is None else max(1, round(seconds_of("kill", body.kill) * 1000)),

@@ -19,7 +19,6 @@ from supervisor.operations.runs import Run
 from supervisor.operations.workers import Word
 from supervisor.roles.web.api.access import must_be_unlimited, must_reach_queue, permit_run
 from supervisor.roles.web.api.base import ApiHandlers, body_of, note, seconds_of, who
-from supervisor.roles.web.api.changes import EmptyBody
 from supervisor.roles.web.responses import ITEMS, bad_request, json_response
 
 DEAD_MAX = 250
@@ -112,7 +111,6 @@ class ApiControl(ApiHandlers):
 
     async def resume_queue(self, request: web.Request) -> web.Response:
         """End the pause of a queue."""
-        await body_of(request, EmptyBody)
         queue = request.match_info["queue"]
         must_reach_queue(request, queue)
         ((_, was_paused),) = await self._ask(queues.resume, [queue], configured=self._at.own_queues)
@@ -125,7 +123,7 @@ class ApiControl(ApiHandlers):
         must_reach_queue(request, queue, job=body.job)
         counts = await self._ask(queues.counts, queue, self._at.own_queues)
         ended = await self._ask(
-            queues.purge, counts, job=body.job, by=who(request), reason=body.reason, history=self._at.history
+            queues.purge, counts, job=body.job, by=who(request), reason=body.reason, history=self._history
         )
         note(request, "api_queue_purged", queue=queue, job=body.job, ended=str(ended))
         return json_response({"queue": queue, "ended": ended})
@@ -148,13 +146,10 @@ class ApiControl(ApiHandlers):
         must_be_unlimited(request)
         body = await body_of(request, VerifyBody)
         known = await self._ask(queues.known, body.queues, self._at.own_queues)
-        found = await self._ask(queues.verify, known, is_mending=body.fix, dead_cap=self._at.dead_cap)
+        found = await self._ask(queues.verify, known, is_mending=body.fix, dead_cap=self._at.settings.queues.dead)
         if any(each.remedy for each in found):
             note(request, "api_queues_mended", mended=str(sum(bool(each.remedy) for each in found)))
-        faults = [
-            {"queue": each.queue, "what": each.what, "problem": each.problem, "done": each.remedy} for each in found
-        ]
-        return json_response({"queues": known, "faults": faults})
+        return json_response({"queues": known, "faults": [each.record() for each in found]})
 
     async def requeue_dead(self, request: web.Request) -> web.Response:
         """Let a dead run be executed again."""
@@ -200,9 +195,7 @@ class ApiControl(ApiHandlers):
             by_queue: dict[str, list[str]] = {}
             for queue, run_id in items:
                 by_queue.setdefault(queue, []).append(run_id)
-            done = await self._ask(
-                dead.apply, change, by_queue, by=who(request), history=self._at.history, permit=permit
-            )
+            done = await self._ask(dead.apply, change, by_queue, by=who(request), history=self._history, permit=permit)
             for _, run_id, result in done:
                 if result == change.done:
                     note(request, f"api_dead_{change.done}", run=run_id)
@@ -223,7 +216,7 @@ class ApiControl(ApiHandlers):
         found = await self._ask(dead.show, request.match_info["run"], queue)
         which, permit = {found.queue: [found.run_id]}, permit_run(request)
         ((_, run_id, result),) = await self._ask(
-            dead.apply, change, which, by=who(request), history=self._at.history, permit=permit
+            dead.apply, change, which, by=who(request), history=self._history, permit=permit
         )
         if result != change.done:
             raise web.HTTPConflict(text=f"{run_id}: {result}")
@@ -233,7 +226,6 @@ class ApiControl(ApiHandlers):
     async def _command(self, request: web.Request) -> web.Response:
         """Send a worker process, or all of a replica, the command at the end of the path, and answer what it said."""
         word = Word(request.path.rpartition("/")[2])
-        await body_of(request, EmptyBody)
         must_be_unlimited(request)
         worker = request.match_info.get("worker") or request.match_info["replica"]
         replica, _, slot = worker.partition("/")
@@ -259,7 +251,6 @@ class ApiControl(ApiHandlers):
 
     async def clear_hold(self, request: web.Request) -> web.Response:
         """Let the leader fire again after Redis lost data."""
-        await body_of(request, EmptyBody)
         must_be_unlimited(request)
         lease = await self._ask(leader.view)
         if lease.hold:

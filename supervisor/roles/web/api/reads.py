@@ -18,10 +18,10 @@ from aiohttp import web
 from supervisor.core.jobs.job_spec import JobCard
 from supervisor.core.json_values import read_json
 from supervisor.core.units import SECOND_NS
-from supervisor.operations import dead, jobs, leader, plugins, queues, run_logs, runs, schedules, workers
+from supervisor.operations import dead, jobs, leader, queues, runs, schedules, workers
 from supervisor.operations.dead import DeadRun
-from supervisor.operations.plugins import PluginRecord
-from supervisor.operations.runs import HistoryEntry, RunningRun, RunView, Tally, status_of
+from supervisor.operations.jobs import PluginRecord
+from supervisor.operations.runs import HistoryEntry, RunningRun, RunView, status_of
 from supervisor.operations.schedules import Record
 from supervisor.operations.workers import WorkerView
 from supervisor.roles.web.api.base import ApiContext, ApiHandlers
@@ -105,7 +105,7 @@ class ApiReads(ApiHandlers):
         shown: dict[str, Any] = {"run": run_id, "state": "forgotten"}
         if found.view is not None:
             shown = _run(found.view) | _result(request, found.view)
-        below = None if found.below is None else _below(found.below)
+        below = None if found.below is None else runs.tally_row(found.below)
         steps = [_step(name, step) for name, step in found.steps.items()]
         return json_response(shown | {"below": below, "steps": steps})
 
@@ -115,7 +115,7 @@ class ApiReads(ApiHandlers):
         if attempt is not None and not (_is_number(attempt) and int(attempt)):
             raise bad_request("attempt", attempt, "a number from 1")
         run_id = request.match_info["run"]
-        found = await self._ask(run_logs.read, run_id, attempt=None if attempt is None else int(attempt))
+        found = await self._ask(runs.logs, run_id, attempt=None if attempt is None else int(attempt))
         if token is None or not token.shows_results:
             raise web.HTTPForbidden(text="output may hold what only the scope results shows; use a token that has it")
         shown = [each for each in found if token.may_see_result(job=each.job, queue=each.queue)]
@@ -163,11 +163,10 @@ class ApiReads(ApiHandlers):
 
     async def plugins(self, _request: web.Request) -> web.Response:
         """The state of every plugin that a worker needed, one for each set of options."""
-        found = await self._ask(plugins.records)
+        found = await self._ask(jobs.plugin_records)
         return json_response({"plugins": [_plugin(each) for name in sorted(found) for each in found[name]]})
 
     async def _queue_of(self, request: web.Request) -> str | None:
-        """Return the queue that is named in the query, if it is known."""
         queue = request.query.get("queue")
         if queue is not None:
             await self._ask(queues.known, [queue], self._at.own_queues)
@@ -298,19 +297,6 @@ def _run(view: RunView) -> dict[str, Any]:
         "error": mask(view.error) or None,
         "progress": mask(_decoded(view.progress)),
         "history": [_attempt(entry) for entry in view.history[:HISTORY_MAX]],
-    }
-
-
-def _below(tally: Tally) -> dict[str, Any]:
-    names = ("run", "code", "message")
-    return {
-        "total": tally.total,
-        "remaining": tally.left,
-        **tally.outcomes,
-        "counts": tally.counts,
-        "errors": tally.errors,
-        "first_errors": [{name: mask(str(each.get(name, ""))) for name in names} for each in tally.first_errors],
-        "then": tally.waiting,
     }
 
 

@@ -16,14 +16,12 @@ from aiohttp import web
 
 from supervisor.core.errors import TenureError
 from supervisor.roles.web.access.auth import needs
-from supervisor.roles.web.api import apply, backfills, changes, control
-from supervisor.roles.web.api.apply import ApiApply
-from supervisor.roles.web.api.backfills import ApiBackfills
-from supervisor.roles.web.api.base import ApiContext
-from supervisor.roles.web.api.changes import ApiChanges
+from supervisor.roles.web.api import changes, control, schedules
+from supervisor.roles.web.api.base import ApiContext, body_of
+from supervisor.roles.web.api.changes import ApiChanges, EmptyBody
 from supervisor.roles.web.api.control import ApiControl
 from supervisor.roles.web.api.reads import ApiReads
-from supervisor.roles.web.api.times import ApiTimes
+from supervisor.roles.web.api.schedules import ApiApply, ApiBackfills, ApiTimes
 from supervisor.roles.web.events.handlers import EventPages
 from supervisor.roles.web.responses import json_response, refused
 from supervisor.settings.web.tokens import Scope
@@ -48,6 +46,24 @@ class ApiRoute:
     body: type[msgspec.Struct] | None = None
 
 
+def _read(
+    path: str, handler: str, summary: str, answers: tuple[int, ...] = (200,), query: Mapping[str, str] | None = None
+) -> ApiRoute:
+    return ApiRoute("GET", path, handler, Scope.READ, summary, answers, query)
+
+
+def _change(
+    path: str,
+    handler: str,
+    summary: str,
+    answers: tuple[int, ...] = (200, 400, 404),
+    body: type[msgspec.Struct] = EmptyBody,
+    *,
+    scope: Scope = Scope.OPERATE,
+) -> ApiRoute:
+    return ApiRoute("POST", path, handler, scope, summary, answers, None, body)
+
+
 _EVENT_QUERY = {
     "limit": "at most so many of the newest",
     "after": "id of the last event that is known",
@@ -64,92 +80,69 @@ _DEAD = {
     "before_ms": "only those that died before, in milliseconds since 1970",
 }
 _TIMES = {"limit": "at most so many", "from": "count from this instant, in ISO 8601"}
-_COMMAND = (200, 202, 400, 404, 409)
+_EXPRESSION = {"cron": "an expression", "every": "or an interval", "timezone": "of the expression"}
+_PAGED = (200, 400)
+_NAMED = (200, 404)
+_CHECKED = (200, 400, 404)
+_JUDGED = (200, 400, 404, 409)
+_ASKED = (200, 202, 400, 404, 409)
+_ENQUEUED = (200, 201, 400, 404, 409, 413)
+_command = functools.partial(_change, answers=_ASKED, scope=Scope.ADMIN)
+_govern = functools.partial(_change, scope=Scope.ADMIN)
 ROUTES = (
-    ApiRoute("GET", "/leader", "leader", Scope.READ, "Who leads", (200,)),
-    ApiRoute("GET", "/leader/history", "leader_history", Scope.READ, "The newest changes of the lease", (200, 400),
-             {"limit": "at most so many"}),
-    ApiRoute("GET", "/backfills", "backfills", Scope.READ, "The backfills of the last seven days", (200,),
-             {"schedule": "only of this schedule"}),
-    ApiRoute("GET", "/backfills/{backfill}", "backfill", Scope.READ, "One backfill", (200, 404)),
-    ApiRoute("GET", "/events", "events", Scope.READ, "What happened, also as a stream", (200, 400), _EVENT_QUERY),
-    ApiRoute("GET", "/schedules", "schedules", Scope.READ, "A page of the schedules", (200, 400), _PAGE),
-    ApiRoute("GET", "/schedules/{schedule}/next", "next_times", Scope.READ, "Its next due times", (200, 400, 404, 409),
-             _TIMES),
-    ApiRoute("GET", "/schedules/{schedule}/explain", "explain", Scope.READ, "Its due times in words", (200, 404, 409)),
-    ApiRoute("GET", "/preview", "preview", Scope.READ, "When an expression would be due", (200, 400),
-             _TIMES | {"cron": "an expression", "every": "or an interval", "timezone": "of the expression"}),
-    ApiRoute("GET", "/schedules/{schedule}", "schedule", Scope.READ, "One schedule", (200, 404)),
-    ApiRoute("GET", "/queues", "queues", Scope.READ, "How queues stand", (200,)),
-    ApiRoute("GET", "/jobs", "jobs", Scope.READ, "A page of the jobs that replicas run", (200, 400), _PAGE),
-    ApiRoute("GET", "/runs", "runs", Scope.READ, "The newest ended attempts, or running runs", (200, 400, 404), _RUNS),
-    ApiRoute("GET", "/runs/{run}/log", "run_log", Scope.READ, "Its output, to tokens with results", (200, 400, 404),
-             {"attempt": "only of this attempt"}),
-    ApiRoute("GET", "/runs/{run}", "run", Scope.READ, "One run, now or when it has ended", (200, 400, 404), _WAIT),
-    ApiRoute("GET", "/dead", "dead", Scope.READ, "The newest dead runs", (200, 400, 404), _DEAD),
-    ApiRoute("GET", "/dead/{run}", "dead_run", Scope.READ, "One dead run", (200, 400, 404)),
-    ApiRoute("GET", "/plugins", "plugins", Scope.READ, "State of the plugins, as workers found it", (200,)),
-    ApiRoute("GET", "/workers", "workers", Scope.READ, "Worker processes of all replicas", (200, 409)),
-    ApiRoute("POST", "/jobs/{job}/runs", "enqueue", Scope.OPERATE, "Enqueue a run", (200, 201, 400, 404, 409, 413),
-             None, changes.EnqueueBody),
-    ApiRoute("POST", "/schedules", "apply", Scope.OPERATE, "Create and change dynamic schedules", (200, 400), None,
-             apply.ApplyBody),
-    ApiRoute("POST", "/schedules/pause", "pause_schedules", Scope.OPERATE, "Pause schedules, by id or label",
-             (200, 400), None, changes.PauseSchedulesBody),
-    ApiRoute("POST", "/schedules/resume", "resume_schedules", Scope.OPERATE, "End their pauses", (200, 400), None,
-             changes.SchedulesBody),
-    ApiRoute("POST", "/schedules/{schedule}/pause", "pause", Scope.OPERATE, "Pause a schedule", (200, 400, 404), None,
-             changes.PauseBody),
-    ApiRoute("POST", "/schedules/{schedule}/resume", "resume", Scope.OPERATE, "End its pause", (200, 400, 404), None,
-             changes.EmptyBody),
-    ApiRoute("POST", "/schedules/{schedule}/trigger", "trigger", Scope.OPERATE, "Run it now",
-             (200, 201, 400, 404, 409, 413), None, changes.TriggerBody),
-    ApiRoute("POST", "/schedules/{schedule}/delete", "delete", Scope.OPERATE, "Delete a dynamic schedule",
-             (200, 400, 404, 409), None, changes.DeleteBody),
-    ApiRoute("POST", "/schedules/{schedule}/backfill", "add_backfill", Scope.OPERATE, "Run due times of its past",
-             (200, 202, 400, 404, 409), None, backfills.BackfillBody),
-    ApiRoute("POST", "/backfills/{backfill}/cancel", "cancel_backfill", Scope.OPERATE, "Stop a backfill",
-             (200, 400, 404), None, changes.EmptyBody),
-    ApiRoute("POST", "/runs/{run}/cancel", "cancel", Scope.OPERATE, "Cancel a run", (200, 400, 404, 409), None,
-             changes.CancelBody),
-    ApiRoute("POST", "/runs/{run}/requeue", "requeue", Scope.OPERATE, "Let a delayed run start now",
-             (200, 400, 404, 409), None, changes.RunBody),
-    ApiRoute("POST", "/runs/{run}/priority", "set_priority", Scope.OPERATE, "Give a run another priority",
-             (200, 400, 404, 409), None, changes.PriorityBody),
-    ApiRoute("POST", "/queues/verify", "verify_queues", Scope.ADMIN, "Verify queues, and mend what is wrong",
-             (200, 400, 404), None, control.VerifyBody),
-    ApiRoute("POST", "/queues/{queue}/pause", "pause_queue", Scope.OPERATE, "Pause a queue", (200, 400, 404), None,
-             control.QueuePauseBody),
-    ApiRoute("POST", "/queues/{queue}/resume", "resume_queue", Scope.OPERATE, "End its pause", (200, 400, 404), None,
-             changes.EmptyBody),
-    ApiRoute("POST", "/queues/{queue}/purge", "purge_queue", Scope.OPERATE, "End its waiting runs", (200, 400, 404),
-             None, control.PurgeBody),
-    ApiRoute("POST", "/queues/{queue}/move", "move_queue", Scope.OPERATE, "Move its waiting runs to another",
-             (200, 400, 404), None, control.MoveBody),
-    ApiRoute("POST", "/dead/requeue", "requeue_dead_runs", Scope.OPERATE, "Let dead runs be executed again",
-             (200, 400, 404), None, control.RequeueRunsBody),
-    ApiRoute("POST", "/dead/drop", "drop_dead_runs", Scope.OPERATE, "Forget dead runs", (200, 400, 404), None,
-             control.DropRunsBody),
-    ApiRoute("POST", "/dead/{run}/requeue", "requeue_dead", Scope.OPERATE, "Let a dead run be executed again",
-             (200, 400, 404, 409), None, control.RequeueBody),
-    ApiRoute("POST", "/dead/{run}/drop", "drop_dead", Scope.OPERATE, "Forget a dead run", (200, 400, 404, 409), None,
-             control.DropBody),
-    ApiRoute("POST", "/workers/{worker}/quiet", "quiet_worker", Scope.ADMIN, "Let it finish and go; start no other",
-             _COMMAND, None, changes.EmptyBody),
-    ApiRoute("POST", "/workers/{worker}/resume", "resume_worker", Scope.ADMIN, "Start it again", _COMMAND, None,
-             changes.EmptyBody),
-    ApiRoute("POST", "/workers/{worker}/recycle", "recycle_worker", Scope.ADMIN, "Replace it by a fresh one", _COMMAND,
-             None, changes.EmptyBody),
-    ApiRoute("POST", "/workers/{worker}/stacks", "worker_stacks", Scope.ADMIN, "Write its stacks to the log", _COMMAND,
-             None, changes.EmptyBody),
-    ApiRoute("POST", "/replicas/{replica}/reload", "reload_replica", Scope.ADMIN, "Follow its changed configuration",
-             _COMMAND, None, changes.EmptyBody),
-    ApiRoute("POST", "/replicas/{replica}/stop", "stop_replica", Scope.ADMIN, "Stop it as SIGTERM does", _COMMAND, None,
-             changes.EmptyBody),
-    ApiRoute("POST", "/leader/clear-hold", "clear_hold", Scope.ADMIN, "Let it fire again after Redis lost data",
-             (200, 400), None, changes.EmptyBody),
-    ApiRoute("POST", "/leader/resign", "resign", Scope.ADMIN, "Ask the leader to hand over", (200, 202, 400, 409), None,
-             control.ResignBody),
+    _read("/leader", "leader", "Who leads"),
+    _read("/leader/history", "leader_history", "The newest changes of the lease", _PAGED, {"limit": "at most so many"}),
+    _read("/backfills", "backfills", "The backfills of the last seven days",
+          (200,), {"schedule": "only of this schedule"}),
+    _read("/backfills/{backfill}", "backfill", "One backfill", _NAMED),
+    _read("/events", "events", "What happened, also as a stream", _PAGED, _EVENT_QUERY),
+    _read("/schedules", "schedules", "A page of the schedules", _PAGED, _PAGE),
+    _read("/schedules/{schedule}/next", "next_times", "Its next due times", _JUDGED, _TIMES),
+    _read("/schedules/{schedule}/explain", "explain", "Its due times in words", (200, 404, 409)),
+    _read("/preview", "preview", "When an expression would be due", _PAGED, _TIMES | _EXPRESSION),
+    _read("/schedules/{schedule}", "schedule", "One schedule", _NAMED),
+    _read("/queues", "queues", "How queues stand"),
+    _read("/jobs", "jobs", "A page of the jobs that replicas run", _PAGED, _PAGE),
+    _read("/runs", "runs", "The newest ended attempts, or running runs", _CHECKED, _RUNS),
+    _read("/runs/{run}/log", "run_log", "Its output, to tokens with results",
+          _CHECKED, {"attempt": "only of this attempt"}),
+    _read("/runs/{run}", "run", "One run, now or when it has ended", _CHECKED, _WAIT),
+    _read("/dead", "dead", "The newest dead runs", _CHECKED, _DEAD),
+    _read("/dead/{run}", "dead_run", "One dead run", _CHECKED),
+    _read("/plugins", "plugins", "State of the plugins, as workers found it"),
+    _read("/workers", "workers", "Worker processes of all replicas", (200, 409)),
+    _change("/jobs/{job}/runs", "enqueue", "Enqueue a run", _ENQUEUED, changes.EnqueueBody),
+    _change("/schedules", "apply", "Create and change dynamic schedules", _PAGED, schedules.ApplyBody),
+    _change("/schedules/pause", "pause_schedules", "Pause schedules, by id or label",
+            _PAGED, changes.PauseSchedulesBody),
+    _change("/schedules/resume", "resume_schedules", "End their pauses", _PAGED, changes.SchedulesBody),
+    _change("/schedules/{schedule}/pause", "pause", "Pause a schedule", _CHECKED, changes.PauseBody),
+    _change("/schedules/{schedule}/resume", "resume", "End its pause"),
+    _change("/schedules/{schedule}/trigger", "trigger", "Run it now", _ENQUEUED, changes.TriggerBody),
+    _change("/schedules/{schedule}/delete", "delete", "Delete a dynamic schedule", _JUDGED, changes.DeleteBody),
+    _change("/schedules/{schedule}/backfill", "add_backfill", "Run due times of its past",
+            _ASKED, schedules.BackfillBody),
+    _change("/backfills/{backfill}/cancel", "cancel_backfill", "Stop a backfill"),
+    _change("/runs/{run}/cancel", "cancel", "Cancel a run", _JUDGED, changes.CancelBody),
+    _change("/runs/{run}/requeue", "requeue", "Let a delayed run start now", _JUDGED, changes.RunBody),
+    _change("/runs/{run}/priority", "set_priority", "Give a run another priority", _JUDGED, changes.PriorityBody),
+    _govern("/queues/verify", "verify_queues", "Verify queues, and mend what is wrong", _CHECKED, control.VerifyBody),
+    _change("/queues/{queue}/pause", "pause_queue", "Pause a queue", _CHECKED, control.QueuePauseBody),
+    _change("/queues/{queue}/resume", "resume_queue", "End its pause"),
+    _change("/queues/{queue}/purge", "purge_queue", "End its waiting runs", _CHECKED, control.PurgeBody),
+    _change("/queues/{queue}/move", "move_queue", "Move its waiting runs to another", _CHECKED, control.MoveBody),
+    _change("/dead/requeue", "requeue_dead_runs", "Let dead runs be executed again", _CHECKED, control.RequeueRunsBody),
+    _change("/dead/drop", "drop_dead_runs", "Forget dead runs", _CHECKED, control.DropRunsBody),
+    _change("/dead/{run}/requeue", "requeue_dead", "Let a dead run be executed again", _JUDGED, control.RequeueBody),
+    _change("/dead/{run}/drop", "drop_dead", "Forget a dead run", _JUDGED, control.DropBody),
+    _command("/workers/{worker}/quiet", "quiet_worker", "Let it finish and go; start no other"),
+    _command("/workers/{worker}/resume", "resume_worker", "Start it again"),
+    _command("/workers/{worker}/recycle", "recycle_worker", "Replace it by a fresh one"),
+    _command("/workers/{worker}/stacks", "worker_stacks", "Write its stacks to the log"),
+    _command("/replicas/{replica}/reload", "reload_replica", "Follow its changed configuration"),
+    _command("/replicas/{replica}/stop", "stop_replica", "Stop it as SIGTERM does"),
+    _govern("/leader/clear-hold", "clear_hold", "Let it fire again after Redis lost data", _PAGED),
+    _govern("/leader/resign", "resign", "Ask the leader to hand over", (200, 202, 400, 409), control.ResignBody),
 )  # fmt: skip
 
 
@@ -163,16 +156,18 @@ def routes(context: ApiContext, event_pages: EventPages) -> list[web.RouteDef]:
         # Ids of schedules, runs and workers hold slashes: the variable of a path takes them, a verb stands behind it.
         path = PATH + re.sub(r"\{(schedule|run|worker)\}", r"{\1:.+}", route.path)
         method = web.get if route.method == "GET" else web.post
-        found.append(method(path, needs(route.scope)(_answering(handler))))
+        found.append(method(path, needs(route.scope)(_answering(handler, has_empty_body=route.body is EmptyBody))))
     return found
 
 
-def _answering(handler: Handler) -> Handler:
-    """Return ``handler``, with refusals of Redis turned into answers."""
+def _answering(handler: Handler, *, has_empty_body: bool) -> Handler:
+    """Return ``handler``, with refusals of Redis turned into answers, and of a body where there has to be none."""
 
     @functools.wraps(handler)
     async def answer(request: web.Request) -> web.StreamResponse:
         try:
+            if has_empty_body:
+                await body_of(request, EmptyBody)
             return await handler(request)
         except TenureError as error:
             if (refusal := refused(error)) is None:
@@ -186,7 +181,6 @@ def _answering(handler: Handler) -> Handler:
 
 @needs(Scope.READ)
 async def _openapi(_request: web.Request) -> web.Response:
-    """The document."""
     return json_response(openapi())
 
 

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
+from supervisor.roles.web.responses import unavailable
 from supervisor.store.client.sync_client import AsyncStore
 from supervisor.store.event_log import EventLog, KeptEvent, listened
 from supervisor.telemetry.metrics import EVENTS_DROPPED
@@ -25,10 +26,6 @@ QUEUED_MAX = 256
 BLOCK_S = 1.0
 RETRY_S = 1.0
 Item = KeptEvent | None  # None: the end
-
-
-class TooManyFollowersError(Exception):
-    """There is no room for another one."""
 
 
 class Followers:
@@ -49,7 +46,7 @@ class Followers:
         """Return a queue of events added from now on, for the token of that name, or for an address without one.
 
         Raises:
-            TooManyFollowersError: there are as many as may be.
+            web.HTTPServiceUnavailable: there are as many as may be.
             StoreUnavailableError: Redis does not answer.
             StoreRefusedError: it refuses.
         """
@@ -58,7 +55,7 @@ class Followers:
         if len(own) >= limit:
             self._dismiss(own[0])
         if len(self._queues) >= FOLLOWERS_MAX or self._is_closed:
-            raise TooManyFollowersError
+            raise unavailable("as many clients follow events as may; come back later")
         queue: asyncio.Queue[Item] = asyncio.Queue(QUEUED_MAX + 1)
         self._queues[queue] = asker
         try:
@@ -111,7 +108,6 @@ class Followers:
                 queue.put_nowait(event)
 
     def _dismiss(self, queue: asyncio.Queue[Item]) -> None:
-        """Send one away."""
         self._queues.pop(queue, None)
         _end(queue)
 

@@ -19,22 +19,12 @@ from aiohttp import web
 
 from supervisor.clock import Clock
 from supervisor.core.durations import parse_duration
-from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
+from supervisor.core.errors import StoreUnavailableError
 from supervisor.core.events import LEVELS
 from supervisor.core.json_values import without_controls
 from supervisor.core.units import SECOND_NS
-from supervisor.roles.web.events.followers import Followers, Item, TooManyFollowersError
-from supervisor.roles.web.responses import (
-    ADMIT,
-    ASKER,
-    HEADERS,
-    PEER,
-    bad_request,
-    json_response,
-    limit_of,
-    redis_failed,
-    unavailable,
-)
+from supervisor.roles.web.events.followers import Followers, Item
+from supervisor.roles.web.responses import ADMIT, ASKER, HEADERS, PEER, bad_request, json_response, limit_of
 from supervisor.store.client.sync_client import AsyncStore
 from supervisor.store.event_log import EVENT_ID, READ_MAX, EventLog, KeptEvent
 
@@ -67,23 +57,12 @@ class EventPages:
         return json_response({"events": rows, "last": found[-1].id if found else wanted.after or None})
 
     async def _read(self, after: str, *, since_ms: int = 0, count: int = READ_MAX) -> list[KeptEvent]:
-        try:
-            found: list[KeptEvent] = await self._store.run(
-                self._events.read(after=after, since_ms=since_ms, count=count)
-            )
-        except StoreUnavailableError as error:
-            raise redis_failed(error) from error
-        return found
+        return await self._store.run(self._events.read(after=after, since_ms=since_ms, count=count))
 
     async def _stream(self, request: web.Request, wanted: _Wanted) -> web.StreamResponse:
-        try:
-            async with self._followers.follow(request[ASKER], request[PEER]) as queue:
-                self.on_stream(request)
-                return await self._tell(request, wanted, queue)
-        except TooManyFollowersError as error:
-            raise unavailable("as many clients follow events as may; come back later") from error
-        except (StoreUnavailableError, StoreRefusedError) as error:
-            raise redis_failed(error) from error
+        async with self._followers.follow(request[ASKER], request[PEER]) as queue:
+            self.on_stream(request)
+            return await self._tell(request, wanted, queue)
 
     async def _tell(self, request: web.Request, wanted: _Wanted, queue: asyncio.Queue[Item]) -> web.StreamResponse:
         missed = await self._read(wanted.after) if wanted.after else []
@@ -92,7 +71,7 @@ class EventPages:
         until_ns = self._clock.elapsed_ns() + int(STREAM_S * SECOND_NS)
         await response.prepare(request)
         # The client does not read, is gone or not admitted any more, or Redis does not answer: it comes back.
-        with suppress(TimeoutError, ConnectionError, web.HTTPException):
+        with suppress(TimeoutError, ConnectionError, web.HTTPException, StoreUnavailableError):
             await response.send(f"retry: {RETRY_MS}\n\n".encode())
             last_id = wanted.after
             while len(missed) == READ_MAX:  # it was away for long; what comes meanwhile waits in the queue
@@ -139,8 +118,6 @@ class _EventStream(web.StreamResponse):
 
 
 class _Wanted(msgspec.Struct, frozen=True):
-    """Query of a client for events."""
-
     after: str
     since_s: float | None
     count: int

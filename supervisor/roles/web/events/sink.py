@@ -238,7 +238,6 @@ class EventDispatcher:
                 await asyncio.sleep(RETRY_S)
 
     async def _sent(self, call: Call[int], count: int) -> bool:
-        """Send one batch; return whether it is done with."""
         try:
             await self.store.run(call)
         except StoreUnavailableError:

@@ -181,8 +181,6 @@ class Relay(asyncio.Protocol):
 
 
 class _Far(asyncio.Protocol):
-    """The side of the server."""
-
     def __init__(self, near: Relay) -> None:
         self._near = near
 

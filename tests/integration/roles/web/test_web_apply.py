@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from supervisor.roles.web import handlers
-from supervisor.roles.web.api import apply as apply_module
-from supervisor.roles.web.api.apply import SCHEDULES_MAX
+from supervisor.roles.web.api import schedules as apply_module
 from supervisor.roles.web.api.routes import PATH
+from supervisor.roles.web.api.schedules import SCHEDULES_MAX
 from supervisor.settings.schedules.definitions import validate_schedules
 from tests.integration.roles.web.api_client import ask
 from tests.kit.builders import StoreCalls, envelope

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 
 from supervisor.core.model import Kind, Outcome
+from supervisor.roles.web.api.base import WAITING_PER_ASKER_MAX
 from supervisor.roles.web.api.routes import PATH
-from supervisor.roles.web.api.run_waiting import WAITING_PER_ASKER_MAX
 from supervisor.store.client.sync_client import Store
 from supervisor.store.queues.run_records import AttemptLog, LogItem
 from supervisor.store.queues.runs import Ack, Queues

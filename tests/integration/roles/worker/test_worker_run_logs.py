@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.operations import run_logs as operations
+from supervisor.operations import runs as operations
 from supervisor.roles.worker import run_logs as module
 from supervisor.store.queues.run_records import AttemptLog, RunLogs
 from supervisor.telemetry.run_output import streams_heard
@@ -76,7 +76,7 @@ async def test_a_run_that_goes_on_is_followed_and_leaves_nothing_when_it_succeed
 
     async def follow() -> None:
         store = shop.server.async_store()
-        asked = operations.follow(shop.server.keys, run_id, lambda _log, text: told.append(text))
+        asked = operations.follow_logs(shop.server.keys, run_id, lambda _log, text: told.append(text))
         reply = None
         try:
             while True:

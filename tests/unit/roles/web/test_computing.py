@@ -9,11 +9,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from supervisor.roles.web.api.base import ApiContext, ApiHandlers
+from supervisor.settings.sections.models import Settings
 
 
 async def test_a_computation_ends_with_its_request() -> None:
     """An answer that took too long was given up; the next request would wait behind what nobody reads."""
-    handlers = ApiHandlers(cast("ApiContext", SimpleNamespace(keys=None)))
+    handlers = ApiHandlers(cast("ApiContext", SimpleNamespace(keys=None, settings=Settings())))
     begun, loop = asyncio.Event(), asyncio.get_running_loop()
 
     def endless() -> Iterator[Any]:

@@ -50,7 +50,7 @@ def router(**settings: Any) -> web.Application:
     nothing: Any = None
     pages = Pages(child, nothing)
     routes = [
-        *api.routes(SimpleNamespace(keys=nothing), EventOffice(child, nothing).pages),
+        *api.routes(SimpleNamespace(keys=nothing, settings=child.settings), EventOffice(child, nothing).pages),
         *debug.routes(child, nothing),
     ]
     return application(pages, lambda _request: None, routes)

@@ -13,8 +13,7 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from supervisor.roles.web.access.auth import RequestGuard
-from supervisor.roles.web.access.token_refusals import ADDRESSES_MAX, BURST, REFILL_S, TokenRefusals
+from supervisor.roles.web.access.auth import ADDRESSES_MAX, BURST, REFILL_S, RequestGuard, TokenRefusals
 from supervisor.settings.sections.web import WebSettings
 from supervisor.settings.web.tokens import POWERFUL_JOBS, Scope, Token, is_powerful
 from supervisor.telemetry.log_lines.fold import FOLD_S

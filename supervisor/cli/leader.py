@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import click
 
-from supervisor.cli.cluster import confirm, who
-from supervisor.cli.connection import Connection, cluster_options
+from supervisor.cli.cluster import confirm, who, yes_option
+from supervisor.cli.connection import Connection, cluster_options, moment_of_patience
 from supervisor.cli.help import SectionedGroup
-from supervisor.cli.leader.format import (
-    CANDIDATE_COLUMNS,
-    change_line,
-    change_row,
-    leader_line,
-    lease_row,
-    replica_rows,
-)
 from supervisor.cli.options import DURATION
 from supervisor.cli.output import (
+    distance,
     is_table,
     list_options,
+    moment,
     output_option,
     print_record,
     print_rows,
@@ -33,12 +28,13 @@ from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_NO, EXIT_OK, StoreUnavailableError
 from supervisor.core.units import SECOND_NS
 from supervisor.operations import leader as operations
-from supervisor.operations.leader import CannotHandOverError, LeaseEvent, LeaseView
+from supervisor.operations.leader import CandidateInfo, CannotHandOverError, LeaseEvent, LeaseView, is_fresh
 
 COUNT_MAX = 1000  # as many events as are kept
 LISTEN_S = 1.0  # one blocking read
 LOOK_S = 0.1  # between two looks at the lease while a hand-over is awaited
 AWAY_S = 0.5  # between two questions while Redis does not answer
+CANDIDATE_COLUMNS = ("replica", "role", "host", "pid", "version", "seen")
 CHANGE_COLUMNS = ("time", "change", "epoch", "who", "reason")
 
 
@@ -72,7 +68,7 @@ def leader_show(*, connection: Connection) -> int:
 @click.option("--timeout", "timeout_s", type=DURATION, help="Exit after this time.  [default: never]")
 @cluster_options
 @output_option
-def leader_watch(*, count: int | None, timeout_s: float | None, connection: Connection) -> int:
+def leader_watch(*, count: int | None, timeout_s: float | None, connection: Connection) -> None:
     """Print the leader, then one line for each change as it happens, until Ctrl-C.
 
     With -o json each line is one JSON object. An outage of Redis is waited out.
@@ -92,7 +88,6 @@ def leader_watch(*, count: int | None, timeout_s: float | None, connection: Conn
                 break
     except KeyboardInterrupt:
         pass  # how a person ends it, not a failure
-    return EXIT_OK
 
 
 @leader.command("history")
@@ -112,7 +107,7 @@ def leader_history(*, count: int, connection: Connection) -> None:
 
 @leader.command("resign")
 @click.option("--to", metavar="REPLICA", help="Who should lead next: a replica, or the beginning of its name.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @click.option("--timeout", "timeout_s", type=DURATION, default="10s", show_default=True, help="How long to wait.")
 @cluster_options
 def leader_resign(*, to: str | None, yes: bool, timeout_s: float, connection: Connection) -> int:
@@ -143,9 +138,9 @@ def leader_resign(*, to: str | None, yes: bool, timeout_s: float, connection: Co
 
 
 @leader.command("clear-hold")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@yes_option
 @cluster_options
-def leader_clear_hold(*, yes: bool, connection: Connection) -> int:
+def leader_clear_hold(*, yes: bool, connection: Connection) -> None:
     """Let the leader fire again after Redis lost data (election.on_data_loss: hold).
 
     Look first at the loss: runs that were waiting are gone, and schedules go on from Redis' remaining data.
@@ -157,11 +152,10 @@ def leader_clear_hold(*, yes: bool, connection: Connection) -> int:
     lease = connection.ask(operations.view)
     if not lease.hold:
         click.echo("Nothing is held.")
-        return EXIT_OK
+        return
     confirm(f"Fires are held: {lease.hold}. Let them go on?", yes=yes)
     connection.ask(operations.clear_hold, by=who())
     click.echo("The leader fires again.")
-    return EXIT_OK
 
 
 def await_heir(connection: Connection, before: LeaseView, timeout_s: float) -> LeaseView:
@@ -179,7 +173,7 @@ def await_heir(connection: Connection, before: LeaseView, timeout_s: float) -> L
                 return last
             connection.store.listen(connection.keys.events, last.last_event, min(LOOK_S, left_s))
         except StoreUnavailableError:
-            _pause(min(LOOK_S, left_s))
+            moment_of_patience(min(LOOK_S, left_s))
     if last.holder:
         raise CannotHandOverError(
             f"{last.holder} still leads after {span(timeout_s)}: nobody else asked for the lease, or the leader does "
@@ -220,7 +214,7 @@ class ElectionWatch:
                 if not is_away:
                     say(f"tenure: {error}; waiting for it", err=True)
                 is_away = True
-                _pause(min(AWAY_S, left_s))
+                moment_of_patience(min(AWAY_S, left_s))
                 continue
             if is_away:
                 is_away = False
@@ -243,7 +237,76 @@ def _elapsed_s() -> float:
     return SystemClock().elapsed_ns() / SECOND_NS
 
 
-def _pause(seconds: float) -> None:
-    from threading import Event
+def leader_line(lease: LeaseView) -> str:
+    """Describe the leader, for people."""
+    if not lease.holder:
+        return f"Nobody leads (last epoch {lease.epoch})."
+    held = span(max(0, lease.now_ms - lease.acquired_ms) / 1000)
+    late = "" if lease.remaining_ms > 0 else f"; its lease ran out {span(-lease.remaining_ms / 1000)} ago"
+    line = f"Leader: {lease.holder} (epoch {lease.epoch}, for {held}, renewed {lease.seq} times{late})"
+    if lease.hold:
+        line += f"\nIt fires nothing until `tenure leader clear-hold`: {lease.hold}."
+    return line
 
-    Event().wait(seconds)
+
+def lease_row(lease: LeaseView) -> dict[str, Any]:
+    """Return the lease for scripts."""
+    return {
+        "holder": lease.holder or None,
+        "epoch": lease.epoch,
+        "seq": lease.seq,
+        "remaining_ms": lease.remaining_ms if lease.holder else None,
+        "duration_ms": lease.duration_ms,
+        "acquired": moment(lease.acquired_ms),
+        "transitions": lease.transitions,
+        "hold": lease.hold or None,
+        "host": lease.host,
+        "pid": lease.pid,
+        "version": lease.version,
+    }
+
+
+def change_line(change: LeaseEvent) -> str:
+    """Describe one change, for people."""
+    reason = f" ({change.reason})" if change.reason else ""
+    return f"{moment(change.at_ms)}  {change.kind:<16} epoch {change.epoch}  {change.who}{reason}"
+
+
+def change_row(change: LeaseEvent) -> dict[str, Any]:
+    """Return one change for scripts."""
+    return {
+        "time": moment(change.at_ms),
+        "change": change.kind,
+        "epoch": change.epoch,
+        "who": change.who,
+        "reason": change.reason,
+    }
+
+
+def replica_rows(lease: LeaseView, candidates: Iterable[CandidateInfo]) -> list[dict[str, Any]]:
+    """Return one row for each candidate, the leader among them."""
+    rows = [replica_row(candidate, lease) for candidate in sorted(candidates, key=lambda each: each.replica)]
+    if lease.holder and lease.holder not in {row["replica"] for row in rows}:
+        rows.insert(0, {"replica": lease.holder, "role": "leader", "host": lease.host, "pid": lease.pid})
+    return rows
+
+
+def replica_row(candidate: CandidateInfo, lease: LeaseView) -> dict[str, Any]:
+    """Return one replica that could lead."""
+    return {
+        "replica": candidate.replica,
+        "role": _role(candidate, lease),
+        "host": candidate.host,
+        "pid": candidate.pid,
+        "version": candidate.version,
+        "started": moment(candidate.started_ms),
+        "seen": distance(candidate.seen_ms, lease.now_ms),
+    }
+
+
+def _role(candidate: CandidateInfo, lease: LeaseView) -> str:
+    if candidate.replica == lease.holder:
+        return "leader"
+    if not is_fresh(candidate, lease):
+        return "silent"
+    return "draining" if candidate.draining else "standby"
