@@ -21,6 +21,9 @@ from supervisor.settings.sections.models import Settings
 BOUNDS = (("ge", "at least"), ("gt", "above"), ("le", "at most"), ("lt", "below"))
 """Limits of a number, as pydantic calls them, in words."""
 
+_MASKED = ("cloudforet", "config")
+"""Free content that its section masks as a whole."""
+
 
 class ShapeKind(Enum):
     """Kind of content at a place in the tree."""
@@ -68,6 +71,17 @@ class Shape:
 def settings_shape() -> Shape:
     """Return the shape of the whole configuration."""
     return _of_model(Settings, None)
+
+
+def is_never_shown(path: tuple[str | int, ...]) -> bool:
+    """Return whether the value at ``path`` is a secret by its type, or a text in place of a section that has some."""
+    shape = settings_shape().at(path)
+    return path[: len(_MASKED)] == _MASKED or (shape is not None and _has_secret(shape))
+
+
+def _has_secret(shape: Shape) -> bool:
+    inner = [*shape.children.values(), *([] if shape.item is None else [shape.item])]
+    return shape.is_secret or any(map(_has_secret, inner))
 
 
 def _of_model(model: type[BaseModel], info: FieldInfo | None) -> Shape:

@@ -7,7 +7,7 @@ Guarantees
     A file is read in bounded memory and time: size, depth and number of nodes (aliases
     counted as often as they are used) have limits.
     One pass reports every duplicate key and every ambiguous scalar; only a syntax error ends it.
-    No message echoes a value under a key that looks like a secret.
+    No message echoes a value under a key that looks like a secret, or whose setting is one.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from supervisor.core.errors import Problem
 from supervisor.settings.document import Node, format_path
 from supervisor.settings.masking import echo, looks_secret
 from supervisor.settings.scalars import Trap, resolve
+from supervisor.settings.schema import is_never_shown
 
 BYTES_MAX = 8 * 1024 * 1024
 NODES_MAX = 200_000
@@ -168,7 +169,7 @@ class _Builder:
         return self._origin(event.start_mark.line + 1)
 
     def _echo(self, text: str, path: tuple[str | int, ...]) -> str:
-        if any(looks_secret(step) for step in path):
+        if any(looks_secret(step) for step in path) or is_never_shown(path):
             return "the value (not shown)"
         return echo(text)
 

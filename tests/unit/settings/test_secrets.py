@@ -166,6 +166,9 @@ def test_secrets_in_variables_and_flags_stay_secret(desk: Any) -> None:
         "webhooks: {w: {url: 'http://h', headers: {X-Token: hunter2}}}", "events: {webhook_secret: [hunter2]}",
         "plugins: {p: {command: [x], env: {A: [hunter2]}}}", 'plugins: {p: {command: [x], env: {A: "hunter2\\0"}}}',
         "plugins: {p: {env: {A: hunter2}}}", f"webhooks: {{w: {{url: 'https://h/{'hunter2' * 400}'}}}}",
+        "commands: {key: 0777123}", "commands: 0777123", "commands: {ke: x, key: 1e99999}", "cloudforet: {config: {DB: {pin: 0777123}}}",
+        "plugins: {p: {command: [x], env: {A: 0777123}}}", "plugins: {p: {command: [x], env: 12_34}}",
+        "webhooks: {w: {url: 'https://h', headers: {X-A: 0777123}}}", "webhooks: {w: 0777123}",
     ],
 )  # fmt: skip
 def test_no_problem_holds_a_secret(text: str, desk: Any) -> None:
@@ -175,7 +178,7 @@ def test_no_problem_holds_a_secret(text: str, desk: Any) -> None:
     with pytest.raises(ConfigError) as caught:
         desk.load(environ)
     shown = "".join(traceback.format_exception(caught.value)) + repr(caught.value) + repr(caught.value.problems)
-    for secret in (SECRET, "99999", "12_34", "2321", "2.321"):
+    for secret in (SECRET, "99999", "12_34", "2321", "2.321", "0777123"):
         assert secret not in shown.replace(str(desk.directory), "")
 
 
