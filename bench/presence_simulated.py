@@ -16,7 +16,7 @@ from bench.table import Samples, Tick
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.agent.election.context import ElectionContext, ElectionTiming
 from supervisor.roles.agent.election.elector import Elector
-from supervisor.roles.agent.election.presence import RETRY_S, SLICE_S
+from supervisor.roles.agent.election.elector_thread import RETRY_S, SLICE_S
 from supervisor.settings.sections.models import ElectionSettings
 from supervisor.store.election.leases import CandidateInfo, Leases
 from supervisor.store.keys import Keys

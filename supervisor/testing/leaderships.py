@@ -6,9 +6,8 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from supervisor.roles.leadership.callbacks import Callbacks
 from supervisor.roles.leadership.contender import Contender
-from supervisor.roles.leadership.threads import call_back, in_loop
+from supervisor.roles.leadership.threads import Callbacks, call_back, in_loop
 from supervisor.testing.actor import Actor
 from supervisor.testing.world import ReplicaClock, World
 

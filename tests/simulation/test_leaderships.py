@@ -7,9 +7,9 @@ from random import Random
 import pytest
 
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.leadership.callbacks import Callbacks
 from supervisor.roles.leadership.contender import Contender, candidate
 from supervisor.roles.leadership.leadership import timing_of
+from supervisor.roles.leadership.threads import Callbacks
 from supervisor.store.keys import Keys
 from supervisor.testing.leaderships import SimulatedLeadership
 from supervisor.testing.server import Server, driven_time

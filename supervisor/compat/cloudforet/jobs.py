@@ -70,7 +70,7 @@ def stp(ctx: Context, task: dict[str, Any] | None = None, message: str | None = 
 def emit(ctx: Context, task: dict[str, Any], queue: str) -> None:
     """Push one task message to the list from which SpaceONE's workers take the tasks of ``queue``.
 
-    Once for this run, however often it is attempted, within a day. The way in is roles/agent/ingest.py.
+    Once for this run, however often it is attempted, within a day. The way in is roles/agent/maintenance.py.
     """
     producer = current()
     message = json.dumps(check(resolved(task)), ensure_ascii=False)

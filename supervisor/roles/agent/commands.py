@@ -35,14 +35,7 @@ PENDING_PERIOD_NS = 20 * MILLISECOND_NS
 PARENT_NS = 5000 * MILLISECOND_NS  # the parent looks at requests twice a second at least
 RELOAD_NS = 120_000 * MILLISECOND_NS  # then whoever waits is told to look at the log
 
-_VERBS = {
-    Word.QUIET: Verb.QUIET,
-    Word.RESUME: Verb.RESUME,
-    Word.RECYCLE: Verb.RECYCLE,
-    Word.STACKS: Verb.STACKS,
-    Word.RELOAD: Verb.RELOAD,
-    Word.STOP: Verb.STOP,
-}
+_VERBS: dict[Word, Verb] = {word: Verb[word.name] for word in Word if word is not Word.REPORT}
 _OF_TREE = frozenset({Word.RELOAD, Word.STOP})
 _REASONS = {
     ParentAnswer.NOT_ALLOWED: "this cannot be asked of that slot",

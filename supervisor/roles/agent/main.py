@@ -24,11 +24,9 @@ from supervisor.core.model import ScheduleDef
 from supervisor.core.supervision.scoreboard import ChildState
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.roles.agent.commands import CommandDuty
-from supervisor.roles.agent.election.context import ElectionContext, ElectionTiming, NoPresence
-from supervisor.roles.agent.election.elector_thread import ElectorThread, Watchdog, elector_rng
-from supervisor.roles.agent.election.presence import PresenceThread
-from supervisor.roles.agent.ingest import Ingest
-from supervisor.roles.agent.maintenance import Duties, PeriodicTask, Retention
+from supervisor.roles.agent.election.context import ElectionContext, ElectionTiming, Presence
+from supervisor.roles.agent.election.elector_thread import ElectorThread, PresenceThread, Watchdog, elector_rng
+from supervisor.roles.agent.maintenance import Duties, Ingest, PeriodicTask, Retention
 from supervisor.roles.agent.reporting import AgentReport
 from supervisor.roles.agent.sessions.cancellations import Unwanted, exclusive_slots
 from supervisor.roles.agent.sessions.local_workers import LocalWorkers
@@ -256,7 +254,7 @@ class Agent:
         election = child.settings.election
         return ElectionContext(
             leases=Leases(keys, has_presence=child.settings.has_presence),
-            presence=presence or NoPresence(),
+            presence=presence or Presence(),
             on_data_loss=election.on_data_loss,
             board=child.board,
             clock=child.clock,

@@ -15,7 +15,7 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from supervisor.clock import Clock
 from supervisor.core.effects import Listen, RunScript, Sleep, Step, Steps
@@ -25,7 +25,6 @@ from supervisor.core.supervision.scoreboard import Board, board_words
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.roles.agent.election.context import UNANSWERED, ElectionContext, ElectionTiming
 from supervisor.roles.agent.election.elector import Elector
-from supervisor.roles.leadership.callbacks import LeaderSeen
 from supervisor.store.election.leases import CandidateInfo, LeaseCode, Leases, LeaseView
 from supervisor.store.keys import LeaseKeys
 from supervisor.version import __version__
@@ -36,6 +35,13 @@ _LISTEN_NS = SECOND_NS  # how soon a standby that waits for events notices that 
 _LOGGED = {"leader_acquired", "leader_lost", "leader_lapsed", "leader_released", "redis_lost_data", "lease_unreadable"}
 
 log = logging.getLogger("tenure.leadership")
+
+
+class LeaderSeen(NamedTuple):
+    """State of a leadership at one moment."""
+
+    epoch: int  # of the term that this program may act on; 0: none
+    leader: str | None  # as last seen
 
 
 class TermRegister(Board):

@@ -30,9 +30,8 @@ from supervisor.core.errors import FencedError, OptionError, shown
 from supervisor.core.names import check_name
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.roles.agent.election.context import ElectionTiming
-from supervisor.roles.leadership.callbacks import Callbacks
 from supervisor.roles.leadership.contender import Contender, candidate
-from supervisor.roles.leadership.threads import LeadershipThreads
+from supervisor.roles.leadership.threads import Callbacks, LeadershipThreads
 from supervisor.store.client.threads import result_of
 from supervisor.store.election.leases import Leases
 from supervisor.store.keys import LeaseKeys

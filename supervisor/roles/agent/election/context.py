@@ -55,34 +55,18 @@ class Surroundings(Protocol):
         ...
 
 
-class PresenceConnection(Protocol):
-    """Shows others that this process lives, by a connection that ends with it."""
+class Presence:
+    """Shows others that this process lives, by a connection that ends with it. This one shows nothing."""
 
     def show(self, epoch: int) -> None:
         """Show it for the term ``epoch``, and for no other; 0: for none. Returns at once."""
-        ...
 
-    def is_shown(self, epoch: int) -> bool:
+    def is_shown(self, epoch: int) -> bool:  # noqa: ARG002 - for those that show something
         """Return whether Redis has confirmed that it is shown for ``epoch``."""
-        ...
-
-    def refresh(self) -> None:
-        """Show it anew, after a reply by which Redis does not see it. Returns at once."""
-        ...
-
-
-class NoPresence:
-    """Shows nothing."""
-
-    def show(self, epoch: int) -> None:
-        """Do nothing."""
-
-    def is_shown(self, epoch: int) -> bool:  # noqa: ARG002 - of the protocol
-        """Return False."""
         return False
 
     def refresh(self) -> None:
-        """Do nothing."""
+        """Show it anew, after a reply by which Redis does not see it. Returns at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +114,7 @@ class ElectionContext:
     report: Reporter
     rng: Random
     new_nonce: Callable[[], str]
-    presence: PresenceConnection = field(default_factory=NoPresence)
+    presence: Presence = field(default_factory=Presence)
     on_data_loss: DataLoss = DataLoss.RESUME
     signer: Signer | None = None  # verifies who asks for a hand-over; None: anybody may
 

@@ -14,8 +14,8 @@ Does not guarantee
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from supervisor.core.effects import Call, Reporter
@@ -28,18 +28,6 @@ from supervisor.store.queues.sessions import Sessions
 
 ORPHAN = "no session held it"
 _HOW = {Death.NODE_LOST: "its replica vanished", Death.STOPPED: "stopped"}
-
-
-@dataclass(frozen=True, slots=True)
-class _Corpse:
-    """A session whose runs go back, and the known facts of its death."""
-
-    session: str
-    death: Death
-    how: str
-    table: tuple[Inflight, ...] | None
-    now_ns: int
-    turned_ns: int
 
 
 class Reaper:
@@ -92,22 +80,13 @@ class Reaper:
         """
         if not self._run(self._sessions.condemn(session, counter)):
             return False
-        left = None if table is None else tuple(table)
-        corpse = _Corpse(session, death, how or _HOW.get(death, ""), left, now_ns, turned_ns)
-        reasons, is_whole = self._give_back(corpse)
+        how, left = how or _HOW.get(death, ""), None if table is None else tuple(table)
+        judged = partial(assign, table=left, death=death, now_ns=now_ns, turned_ns=turned_ns)
+        reasons, is_whole = self._give_back(session, judged, how)
         if is_whole:
             self._run(self._sessions.bury(session))
         if reasons:
-            total = reasons.total()
-            reasons_by_name = dict(reasons)
-            self._report(
-                "session_reclaimed",
-                session=session,
-                runs=total,
-                death=death.value,
-                how=corpse.how,
-                reasons=reasons_by_name,
-            )
+            self._reclaimed(session, death.value, how, reasons)
         return True
 
     def sweep_orphans(self) -> None:
@@ -157,37 +136,31 @@ class Reaper:
                 by_session.setdefault(session, []).append((queue, run_id, Release.INTERRUPTED))
             for session, items in by_session.items():
                 self._release(session, items, ORPHAN)
-                reasons = {Release.INTERRUPTED.value: len(items)}
-                self._report(
-                    "session_reclaimed",
-                    session=session,
-                    runs=len(items),
-                    death="orphan",
-                    how=ORPHAN,
-                    reasons=reasons,
-                )
+                self._reclaimed(session, "orphan", ORPHAN, {Release.INTERRUPTED.value: len(items)})
             cursor = page.cursor
             if cursor == "0":
                 return
 
-    def _give_back(self, corpse: _Corpse) -> tuple[Counter[str], bool]:
-        """Give back the runs of a session; return whether Redis refused nothing.
+    def _reclaimed(self, session: str, death: str, how: str, reasons: Mapping[str, int]) -> None:
+        runs, by_reason = sum(reasons.values()), dict(reasons)
+        self._report("session_reclaimed", session=session, runs=runs, death=death, how=how, reasons=by_reason)
+
+    def _give_back(
+        self, session: str, judged: Callable[[list[HeldRun]], Iterable[Release]], how: str
+    ) -> tuple[Counter[str], bool]:
+        """Give back the runs of a session, each as it is ``judged``; return whether Redis refused nothing.
 
         All of it is read first: who is to blame depends on who else was there.
         """
         held: dict[HeldRun, None] = {}
-        is_whole = self._in_each_queue(lambda queue: held.update(dict.fromkeys(self._held(corpse.session, queue))))
-        releases = assign(
-            list(held), corpse.table, death=corpse.death, now_ns=corpse.now_ns, turned_ns=corpse.turned_ns
-        )
-        blame = zip(held, releases, strict=True)
+        is_whole = self._in_each_queue(lambda queue: held.update(dict.fromkeys(self._held(session, queue))))
         by_queue: dict[str, list[tuple[str, str, Release]]] = {}
-        for run, release in blame:
+        for run, release in zip(held, judged(list(held)), strict=True):
             by_queue.setdefault(run.queue, []).append((run.queue, run.run_id, release))
         reasons: Counter[str] = Counter()
 
         def release_all(queue: str) -> None:
-            self._release(corpse.session, by_queue[queue], corpse.how)
+            self._release(session, by_queue[queue], how)
             reasons.update(release.reason for _, _, release in by_queue[queue])
 
         for queue in by_queue:

@@ -10,7 +10,7 @@ from supervisor.compat.cloudforet import jobs
 from supervisor.core.effects import Call
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.jobs.registry import registry
-from supervisor.roles.agent.ingest import CALLS_MAX, REFUSED_PERIOD_NS, Ingest
+from supervisor.roles.agent.maintenance import CALLS_MAX, REFUSED_PERIOD_NS, Ingest
 from supervisor.store.keys import Keys
 from supervisor.store.queues.bridges import INGEST_MAX, Bridges, Ingested
 from supervisor.telemetry.metrics import CLOUDFORET_INGESTED
