@@ -114,17 +114,14 @@ class Plugins(CallBuilder):
         """Stop the starts of at most 250 schedules for a time, but for those that a person paused."""
         assert 0 < len(ids) <= BATCH_MAX
         args = {"by": by, "reason": reason[:REASON_MAX], "for_ms": for_ms, "ids": ids}
-        return self._call("schedule_suspend", args, _suspension)
+        parse = lambda r: Suspension([SuspendCode(code) for code in texts(r[2:])], number(r[1]))  # noqa: E731
+        return self._call("schedule_suspend", args, parse)
 
     def release(self, ids: Sequence[str], *, by: str) -> Call[list[SuspendCode]]:
         """Undo ``suspend`` by the same one, for at most 250 schedules."""
         assert 0 < len(ids) <= BATCH_MAX
         args = {"by": by, "ids": ids}
         return self._call("schedule_release", args, lambda reply: [SuspendCode(code) for code in texts(reply[1:])])
-
-
-def _suspension(reply: Any) -> Suspension:
-    return Suspension([SuspendCode(code) for code in texts(reply[2:])], number(reply[1]))
 
 
 def _record(stored: Any) -> PluginRecord | None:

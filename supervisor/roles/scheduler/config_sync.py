@@ -44,8 +44,8 @@ from supervisor.store.schedules.definitions import (
     Begin,
     BeginCode,
     Change,
+    Changed,
     DefineCode,
-    Defined,
     Definitions,
     page_of,
     with_followers,
@@ -224,7 +224,9 @@ class ConfigSync:
         batch = page_of(now.differing[now.done :], now.width)
         if batch:
             call = self._calls.page(term, digest=self._digest, changes=batch, wall_ms=now.now_ms)
-            defined: Defined | None = yield from self._part(call, [change.definition.id for change in batch])
+            defined: Changed[DefineCode] | None = yield from self._part(
+                call, [change.definition.id for change in batch]
+            )
             if defined is not None:
                 self._note(batch, defined)
             elif batch[0].definition.id in now.refused[-1:] and batch[0].definition.renamed_from in now.surplus:
@@ -249,7 +251,7 @@ class ConfigSync:
         now.done += len(ids)
         return reply
 
-    def _note(self, batch: Sequence[Change], defined: Defined) -> None:
+    def _note(self, batch: Sequence[Change], defined: Changed[DefineCode]) -> None:
         now = self._round
         for change, (code, _) in zip(batch, defined.results, strict=True):
             if code is DefineCode.CREATED:

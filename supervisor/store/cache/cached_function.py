@@ -298,12 +298,8 @@ class CacheCalls(CallBuilder):
     def sweep(self, pattern: str, cursor: str = "0") -> Call[Swept]:
         """Forget a page of the entries that ``pattern`` matches; begin with "0", end when the reply's cursor is "0"."""
         args = {"name": self._name, "cursor": cursor, "pattern": pattern, "count": SWEEP_COUNT}
-        return self._call("cache_sweep", args, _swept)
+        return self._call("cache_sweep", args, lambda reply: Swept(text(reply[0]), number(reply[1])))
 
 
 def _taken(reply: Any) -> Taken:
     return Taken(reply[1]) if reply[0] == b"HIT" else Taken(None, text(reply[1]))
-
-
-def _swept(reply: Any) -> Swept:
-    return Swept(text(reply[0]), number(reply[1]))

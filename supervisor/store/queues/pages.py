@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Generic, TypeAlias, TypeVar
@@ -9,7 +10,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 from supervisor.core.model import Kind
 from supervisor.core.names import valid_names
 from supervisor.store.keys import LETTER_KIND
-from supervisor.store.wire.codec import chunks, number, text, texts
+from supervisor.store.wire.codec import chunks, text, texts
 
 T = TypeVar("T")
 ServedKinds: TypeAlias = dict[str, tuple[Kind, ...]]
@@ -47,13 +48,9 @@ class UnservedQueue:
         return f"{self.waiting} {self.kind.value} runs in queue {self.queue}"
 
 
-def parse_unserved(reply: Any) -> Page[UnservedQueue]:
-    """Parse the reply of ``queues_unserved``."""
-    found = [
-        UnservedQueue(text(queue), LETTER_KIND[text(letter)], number(count))
-        for queue, letter, count in chunks(reply[1:], 3)
-    ]
-    return Page(text(reply[0]), found)
+def paged(size: int, item: Callable[..., T]) -> Callable[[Any], Page[T]]:
+    """Return a parser of replies that hold a cursor and then ``size`` values for each item, of which it is made."""
+    return lambda reply: Page(text(reply[0]), [item(*values) for values in chunks(reply[1:], size)])
 
 
 def parse_served_kinds(reply: Any) -> ServedKinds:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
 
 from supervisor.core.model import Envelope, Kind
 from supervisor.core.names import check_name, valid_names
-from supervisor.store.queues.pages import Page
+from supervisor.store.queues.pages import Page, paged
 from supervisor.store.queues.run_records import RunEnd, parse_end
 from supervisor.store.scripts import Call, CallBuilder
-from supervisor.store.wire.codec import chunks, foreign_moment, foreign_number, number, pairs, text, texts, unpack_json
+from supervisor.store.wire.codec import foreign_moment, foreign_number, number, pairs, text, texts, unpack_json
 from supervisor.store.wire.envelope import limits_text, unpack
 from supervisor.store.wire.poll import HistoryEntry, charges, fence_parts, parse_history
 
@@ -122,16 +123,17 @@ class QueueReads(CallBuilder):
     def running(self, queue: str, cursor: str = "0") -> Call[Page[RunningRun]]:
         """Read the running runs; begin with "0", end when the reply's cursor is "0"."""
         args = {"queue": check_name("queue", queue), "cursor": cursor}
-        return self._call("queue_running", args, lambda r: _running(queue, r))
+        return self._call("queue_running", args, paged(3, partial(_running, queue)))
 
     def blocked(self, queue: str, cursor: str = "0") -> Call[Page[tuple[str, str]]]:
         """Read which runs wait for which concurrency key; begin with "0", end when the reply's cursor is "0"."""
-        return self._call("queue_blocked", {"queue": check_name("queue", queue), "cursor": cursor}, _blocked)
+        args = {"queue": check_name("queue", queue), "cursor": cursor}
+        return self._call("queue_blocked", args, paged(3, lambda run_id, key, _: (text(run_id), text(key))))
 
     def dead(self, queue: str, count: int = 100) -> Call[list[DeadRun]]:
         """Read the newest runs that were given up, at most 10,000."""
         args = _dead_page(queue, count, "newest", "0")
-        return self._call("queue_dead", args, lambda r: _dead(queue, r[1:]))
+        return self._call("queue_dead", args, lambda r: paged(5, partial(_dead, queue))(r).items)
 
     def dead_page(
         self, queue: str, cursor: str = "0", *, count: int = 200, is_newest_first: bool = False
@@ -146,7 +148,7 @@ class QueueReads(CallBuilder):
                 and none that is dead all the while is missed.
         """
         args = _dead_page(queue, count, "newest" if is_newest_first else "any", cursor)
-        return self._call("queue_dead", args, lambda r: Page(text(r[0]), _dead(queue, r[1:])))
+        return self._call("queue_dead", args, paged(5, partial(_dead, queue)))
 
     def recent(self, queue: str, count: int = 100) -> Call[list[HistoryEntry]]:
         """Read the newest ended attempts, newest first."""
@@ -203,24 +205,16 @@ def _counts(queue: str, reply: Any) -> QueueCounts:
     )
 
 
-def _running(queue: str, reply: Any) -> Page[RunningRun]:
-    items = []
-    for run_id, token, data in chunks(reply[1:], 3):
-        session, attempt, fetched = fence_parts(token)
-        run = RunningRun(
-            queue=queue,
-            run_id=text(run_id),
-            session=session,
-            attempt=attempt,
-            fetched_ms=fetched,
-            envelope=_envelope(data),
-        )
-        items.append(run)
-    return Page(text(reply[0]), items)
-
-
-def _blocked(reply: Any) -> Page[tuple[str, str]]:
-    return Page(text(reply[0]), [(text(run_id), text(key)) for run_id, key, _ in chunks(reply[1:], 3)])
+def _running(queue: str, run_id: Any, token: Any, data: Any) -> RunningRun:
+    session, attempt, fetched = fence_parts(token)
+    return RunningRun(
+        queue=queue,
+        run_id=text(run_id),
+        session=session,
+        attempt=attempt,
+        fetched_ms=fetched,
+        envelope=_envelope(data),
+    )
 
 
 def _dead_page(queue: str, count: int, order: str, position: str) -> dict[str, object]:
@@ -228,22 +222,18 @@ def _dead_page(queue: str, count: int, order: str, position: str) -> dict[str, o
     return {"queue": check_name("queue", queue), "count": count, "order": order, "position": position}
 
 
-def _dead(queue: str, reply: Any) -> list[DeadRun]:
-    found = []
-    for run_id, died, data, charged, error in chunks(reply, 5):
-        attempts, crashes, interrupts = charges(charged)
-        run = DeadRun(
-            queue=queue,
-            run_id=text(run_id),
-            died_ms=foreign_moment(died) or 0,
-            attempts=attempts,
-            crashes=crashes,
-            interrupts=interrupts,
-            error=unpack_json(error),
-            envelope=_envelope(data),
-        )
-        found.append(run)
-    return found
+def _dead(queue: str, run_id: Any, died: Any, data: Any, charged: Any, error: Any) -> DeadRun:  # noqa: PLR0917 - a reply's
+    attempts, crashes, interrupts = charges(charged)
+    return DeadRun(
+        queue=queue,
+        run_id=text(run_id),
+        died_ms=foreign_moment(died) or 0,
+        attempts=attempts,
+        crashes=crashes,
+        interrupts=interrupts,
+        error=unpack_json(error),
+        envelope=_envelope(data),
+    )
 
 
 def _run(run_id: str, reply: Any) -> RunView | None:

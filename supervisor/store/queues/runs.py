@@ -16,15 +16,15 @@ from typing import Any, NamedTuple
 
 from supervisor.core.model import Envelope, Kind, Release
 from supervisor.core.names import check_name
-from supervisor.store.keys import KIND_LETTER
+from supervisor.store.keys import KIND_LETTER, LETTER_KIND
 from supervisor.store.queues.pages import (
     Page,
     Served,
     ServedKinds,
     UnservedQueue,
+    paged,
     parse_queues,
     parse_served_kinds,
-    parse_unserved,
 )
 from supervisor.store.queues.reads import QueueReads
 from supervisor.store.scripts import Argument, Call
@@ -211,11 +211,13 @@ class Queues(QueueReads):
     def held(self, *, session: str, queue: str, cursor: str = "0") -> Call[Page[tuple[str, int, int]]]:
         """Read id, attempt and ``fetched_ms`` of the runs of ``queue`` that a session holds; begin with "0"."""
         assert session
-        return self._call("held", {"session": session, "queue": check_name("queue", queue), "cursor": cursor}, _held)
+        args = {"session": session, "queue": check_name("queue", queue), "cursor": cursor}
+        return self._call("held", args, paged(4, lambda _, run_id, at, ms: (text(run_id), number(at), number(ms))))
 
     def orphans(self, *, queue: str, cursor: str = "0") -> Call[Page[tuple[str, str, int]]]:
         """Read session, id and attempt of the runs of ``queue`` that no open or dying session holds."""
-        return self._call("held", {"session": "", "queue": check_name("queue", queue), "cursor": cursor}, _orphans)
+        args = {"session": "", "queue": check_name("queue", queue), "cursor": cursor}
+        return self._call("held", args, paged(4, lambda who, run_id, at, _: (text(who), text(run_id), number(at))))
 
     def executing(self, cursor: str = "0") -> Call[Page[str]]:
         """Read of which queues something is executed."""
@@ -235,7 +237,8 @@ class Queues(QueueReads):
 
     def unserved(self, cursor: str = "0") -> Call[Page[UnservedQueue]]:
         """Read in which queues runs wait that no open session takes."""
-        return self._call("queues_unserved", {"cursor": cursor}, parse_unserved)
+        parse = paged(3, lambda queue, kind, count: UnservedQueue(text(queue), LETTER_KIND[text(kind)], number(count)))
+        return self._call("queues_unserved", {"cursor": cursor}, parse)
 
     def unwanted(
         self, sessions: Sequence[str], *, history: int = HISTORY, position: tuple[str, str] = ("", "0")
@@ -287,11 +290,3 @@ def _unwanted(reply: Any) -> UnwantedPage:
     )
     page.position = (text(reply[0]), text(reply[1])) if reply[0] else None
     return page
-
-
-def _held(reply: Any) -> Page[tuple[str, int, int]]:
-    return Page(text(reply[0]), [(text(run_id), number(at), number(ms)) for _, run_id, at, ms in chunks(reply[1:], 4)])
-
-
-def _orphans(reply: Any) -> Page[tuple[str, str, int]]:
-    return Page(text(reply[0]), [(text(who), text(run_id), number(at)) for who, run_id, at, _ in chunks(reply[1:], 4)])

@@ -42,7 +42,7 @@ class Sessions(CallBuilder):
 
     def info(self, session: str) -> Call[dict[str, str]]:
         """Read the description that a session's worker gave of itself; empty when unknown."""
-        return self._hash(self.keys.session(session), _texts_by_name)
+        return self._hash(self.keys.session(session), lambda r: {text(name): text(value) for name, value in pairs(r)})
 
     def condemn(self, session: str, counter: int | None) -> Call[bool]:
         """Shut a session off before its runs are given back.
@@ -75,11 +75,12 @@ class Sessions(CallBuilder):
 
     def read_jobs(self) -> Call[dict[str, bytes]]:
         """Read every published job: name to JSON."""
-        return self._hash(self.keys.jobs, _bytes_by_name)
+        return self._hash(self.keys.jobs, lambda r: {text(name): value for name, value in pairs(r)})
 
     def list(self) -> Call[dict[str, int]]:
         """Read every open session with its beat counter. Last in the class: it hides the type of this name."""
-        return self._hash(self.keys.sessions, _counters)
+        parse = lambda r: {text(session): foreign_number(counter) or 0 for session, counter in pairs(r)}  # noqa: E731
+        return self._hash(self.keys.sessions, parse)
 
 
 def check_session(session: str) -> str:
@@ -88,15 +89,3 @@ def check_session(session: str) -> str:
     assert session.isprintable(), session
     assert not set(session) & {"|", " "}, session
     return session
-
-
-def _counters(reply: Any) -> dict[str, int]:
-    return {text(session): foreign_number(counter) or 0 for session, counter in pairs(reply)}
-
-
-def _texts_by_name(reply: Any) -> dict[str, str]:
-    return {text(name): text(value) for name, value in pairs(reply)}
-
-
-def _bytes_by_name(reply: Any) -> dict[str, bytes]:
-    return {text(name): value for name, value in pairs(reply)}

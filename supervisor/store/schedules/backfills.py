@@ -11,7 +11,7 @@ Does not guarantee
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -23,7 +23,7 @@ from supervisor.core.json_values import read_json
 from supervisor.core.model import Envelope
 from supervisor.core.schedules.backfill import STRETCHES_MAX, EnqueuedSpan, SchedulePast
 from supervisor.store.schedules.reads import Inspection
-from supervisor.store.schedules.state import ScheduleState, Stretch
+from supervisor.store.schedules.state import ScheduleState
 from supervisor.store.scripts import Argument, Call, CallBuilder
 from supervisor.store.wire.codec import cut, pairs, text
 from supervisor.store.wire.envelope import pack
@@ -167,16 +167,13 @@ class BackfillCalls(CallBuilder):
             "overlap": backfill.request.overlap, "max_running": max_running, "memory_ms": MEMORY_MS,
             "skipped_before": skipped, "items": [value for envelope in envelopes for value in _item(envelope)],
         }  # fmt: skip
-        return self._call("backfill_step", args, lambda reply: _stepped(backfill, reply))
+        parse = lambda r: Stepped(StepCode(text(r[0])), unpack_backfill(backfill.id, r[2]))  # noqa: E731
+        return self._call("backfill_step", args, parse)
 
     def cancel(self, backfill: str) -> Call[tuple[BackfillCancelCode, Backfill | None]]:
         """Stop a backfill: its enqueued runs stay, nothing more follows."""
-        args = {"backfill": backfill}
-        return self._call(
-            "backfill_cancel",
-            args,
-            lambda reply: (BackfillCancelCode(text(reply[0])), unpack_backfill(backfill, reply[1])),
-        )
+        parse = lambda r: (BackfillCancelCode(text(r[0])), unpack_backfill(backfill, r[1]))  # noqa: E731
+        return self._call("backfill_cancel", {"backfill": backfill}, parse)
 
     def ran(self, run_ids: Sequence[str]) -> Call[list[bool]]:
         """Read which of these runs were enqueued by a backfill or a keyed trigger and are remembered."""
@@ -187,10 +184,6 @@ def _item(envelope: Envelope) -> list[Argument]:
     packed = pack(envelope)
     assert envelope.nominal_ms is not None
     return [envelope.nominal_ms, packed.run_id, packed.queue, packed.data]
-
-
-def _stepped(asked: Backfill, reply: Any) -> Stepped:
-    return Stepped(StepCode(text(reply[0])), unpack_backfill(asked.id, reply[2]))
 
 
 def _all(reply: Any) -> list[Backfill]:
@@ -230,13 +223,11 @@ def known_of(inspection: Inspection) -> SchedulePast:
     return SchedulePast(
         revision=inspection.record.revision,
         mark_ms=inspection.record.mark_ms,
-        enqueued=tuple(_enqueued(stretches)),
+        enqueued=tuple(
+            EnqueuedSpan(each.from_ms, each.to_ms, each.count, each.revision)
+            for each in stretches
+            if each.code in _RUNS
+        ),
         since_ms=min(each.from_ms for each in stretches) if len(stretches) >= STRETCHES_MAX else None,
         waiting=frozenset(inspection.first_buffered_ms),
     )
-
-
-def _enqueued(stretches: Iterable[Stretch]) -> Iterable[EnqueuedSpan]:
-    for each in stretches:
-        if each.code in _RUNS:
-            yield EnqueuedSpan(each.from_ms, each.to_ms, each.count, each.revision)

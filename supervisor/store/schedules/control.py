@@ -151,7 +151,7 @@ class Control(CallBuilder):
             "max_running": max_running, "memory_ms": TRIGGER_MEMORY_MS if is_keyed else RETRY_MEMORY_MS,
             "run": packed.run_id, "queue": packed.queue, "cap": KEYED_MAX if is_keyed else 0, "data": packed.data,
         }  # fmt: skip
-        return self._call("schedule_trigger", args, _triggered)
+        return self._call("schedule_trigger", args, lambda reply: TriggerCode(text(reply[0])))
 
 
 def _paused(reply: Any) -> Paused:
@@ -161,7 +161,3 @@ def _paused(reply: Any) -> Paused:
 def _resumed(reply: Any) -> Resumed:
     results = [(ResumeCode(text(code)), number(mark)) for code, mark in chunks(reply[1:], 2)]
     return Resumed(results, number(reply[0]))
-
-
-def _triggered(reply: Any) -> TriggerCode:
-    return TriggerCode(text(reply[0]))

@@ -16,7 +16,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 from supervisor.core.election.lease import Term
 from supervisor.core.model import ScheduleDef
@@ -26,6 +27,7 @@ from supervisor.store.wire.codec import chunks, number, text
 from supervisor.store.wire.definition import pack_definition, timing_digest
 from supervisor.store.wire.envelope import pack
 
+C = TypeVar("C", bound=StrEnum)
 BATCH_MAX = 250
 DYNAMIC = "dynamic"
 """Stands in place of a set's digest in the record of a dynamic schedule."""
@@ -116,18 +118,10 @@ class Begin:
 
 
 @dataclass(frozen=True, slots=True)
-class Defined:
-    """Results of definitions, in their order."""
+class Changed(Generic[C]):
+    """Results of definitions, or of deletions, in their order."""
 
-    results: list[tuple[DefineCode, int]]  # code, and the revision that is stored now
-    now_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class Deleted:
-    """Results of deletions, in their order."""
-
-    results: list[tuple[DeleteCode, int]]
+    results: list[tuple[C, int]]  # code, and the revision that is stored now
     now_ms: int
 
 
@@ -145,25 +139,28 @@ class Definitions(CallBuilder):
         args = {"epoch": term.epoch, "nonce": term.nonce, "digest": digest, "lease_ms": lease_ms}
         return self._call("declare_begin", args, _begin)
 
-    def page(self, term: Term, *, digest: str, changes: Sequence[Change], wall_ms: int) -> Call[Defined]:
+    def page(self, term: Term, *, digest: str, changes: Sequence[Change], wall_ms: int) -> Call[Changed[DefineCode]]:
         """Bring in at most 250 definitions of the set with ``digest``."""
         assert len(changes) <= BATCH_MAX
         items = [value for change in changes for value in _item(change, wall_ms)]
-        return self._call(
-            "declare_page", {"epoch": term.epoch, "nonce": term.nonce, "digest": digest, "items": items}, _defined
-        )
+        args = {"epoch": term.epoch, "nonce": term.nonce, "digest": digest, "items": items}
+        return self._call("declare_page", args, partial(_changed, DefineCode))
 
     def remove(self, term: Term, *, ids: Sequence[str]) -> Call[list[bool]]:
         """Take out at most 250 schedules that the configuration no longer names; answer which were there."""
         assert len(ids) <= BATCH_MAX
-        return self._call("declare_remove", {"epoch": term.epoch, "nonce": term.nonce, "ids": ids}, _digits)
+        return self._call(
+            "declare_remove",
+            {"epoch": term.epoch, "nonce": term.nonce, "ids": ids},
+            lambda r: [one == "1" for one in text(r)],
+        )
 
     def end(self, term: Term, *, digest: str, is_applied: bool) -> Call[int]:
         """Note that the set with ``digest`` is brought in whole, or was refused with nothing changed."""
         args = {"epoch": term.epoch, "nonce": term.nonce, "digest": digest, "is_applied": int(is_applied)}
         return self._call("declare_end", args, number)
 
-    def upsert(self, changes: Sequence[Change], *, wall_ms: int) -> Call[Defined]:
+    def upsert(self, changes: Sequence[Change], *, wall_ms: int) -> Call[Changed[DefineCode]]:
         """Create or change at most 250 dynamic schedules.
 
         Each is decided by itself: a CONFLICT or CLASH of one does not stop the others.
@@ -174,13 +171,13 @@ class Definitions(CallBuilder):
         """
         assert 0 < len(changes) <= BATCH_MAX
         items = [value for change in changes for value in _item(change, wall_ms)]
-        return self._call("schedule_upsert", {"items": items}, _defined)
+        return self._call("schedule_upsert", {"items": items}, partial(_changed, DefineCode))
 
-    def delete(self, ids: Sequence[tuple[str, int | None]]) -> Call[Deleted]:
+    def delete(self, ids: Sequence[tuple[str, int | None]]) -> Call[Changed[DeleteCode]]:
         """Delete at most 250 dynamic schedules, given with the revision they must have, or None for any."""
         assert 0 < len(ids) <= BATCH_MAX
         items: list[Argument] = [value for name, rev in ids for value in (name, "" if rev is None else rev)]
-        return self._call("schedule_delete", {"items": items}, _deleted)
+        return self._call("schedule_delete", {"items": items}, partial(_changed, DeleteCode))
 
 
 def _item(change: Change, wall_ms: int) -> list[Argument]:
@@ -204,15 +201,5 @@ def _begin(reply: Any) -> Begin:
     return Begin(BeginCode(text(code)), number(revision), number(now))
 
 
-def _defined(reply: Any) -> Defined:
-    results = [(DefineCode(text(code)), number(revision)) for code, revision in chunks(reply[1:], 2)]
-    return Defined(results, number(reply[0]))
-
-
-def _deleted(reply: Any) -> Deleted:
-    results = [(DeleteCode(text(code)), number(revision)) for code, revision in chunks(reply[1:], 2)]
-    return Deleted(results, number(reply[0]))
-
-
-def _digits(reply: Any) -> list[bool]:
-    return [digit == "1" for digit in text(reply)]
+def _changed(codes: type[C], reply: Any) -> Changed[C]:
+    return Changed([(codes(text(code)), number(revision)) for code, revision in chunks(reply[1:], 2)], number(reply[0]))

@@ -173,7 +173,12 @@ class Schedules(CallBuilder):
     def log(self, count: int, schedule: str | None = None) -> Call[list[LogEntry]]:
         """Read the newest decisions, newest first."""
         args = {"count": count, "schedule": schedule or ""}
-        return self._call("schedule_log", args, _log, keys={"log": self.keys.schedule_log})
+        return self._call(
+            "schedule_log",
+            args,
+            lambda reply: [LogEntry.parse(line) for line in texts(reply)],
+            keys={"log": self.keys.schedule_log},
+        )
 
 
 def _definitions(reply: Any) -> list[tuple[int, bytes] | None]:
@@ -182,7 +187,3 @@ def _definitions(reply: Any) -> list[tuple[int, bytes] | None]:
         revision, _, body = StoredDefinition.parse(stored or b"")
         found.append(None if revision is None else (revision, body))
     return found
-
-
-def _log(reply: Any) -> list[LogEntry]:
-    return [LogEntry.parse(line) for line in texts(reply)]

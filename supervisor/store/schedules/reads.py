@@ -104,7 +104,7 @@ class Views(CallBuilder):
     def inspect(self, ids: Sequence[str]) -> Call[list[Inspection]]:
         """Read everything about at most 250 schedules, in their order."""
         assert len(ids) <= PAGE
-        return self._call("schedule_inspect", {"buffered": BUFFERED_SHOWN, "ids": ids}, _inspections)
+        return self._call("schedule_inspect", {"buffered": BUFFERED_SHOWN, "ids": ids}, lambda r: list(_inspections(r)))
 
 
 def change_of(
@@ -163,11 +163,7 @@ def _page(reply: Any) -> RecordPage:
     return RecordPage(cursor=text(reply[0]), items=items, now_ms=number(reply[1]))
 
 
-def _inspections(reply: Any) -> list[Inspection]:
-    return list(_each_inspection(reply))
-
-
-def _each_inspection(reply: Any) -> Iterator[Inspection]:
+def _inspections(reply: Any) -> Iterator[Inspection]:
     now_ms = number(reply[0])
     for name, stored, mark, next_ms, pause, state, live, buffered, first, removed, invalid, expected in chunks(
         reply[1:], 12
