@@ -20,9 +20,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from supervisor.core.errors import StoreRefusedError, TenureError
+from supervisor.core.model import Template
 from supervisor.store.producer.bulk import BATCH_BYTES
 from supervisor.store.queues.runs import ENQUEUE_MAX, Enqueued, Queues
 from supervisor.store.scripts import Argument, Call
@@ -36,6 +37,11 @@ class PackedRun(NamedTuple):
     delay_ms: int
     data: bytes
     content: str = ""  # see content_of; empty: the id was drawn
+    template: Template | None = None  # for those who count
+
+    def values(self, is_chosen: bool) -> Sequence[Any]:  # noqa: FBT001 - as in the call
+        """Return its part of the script's arguments."""
+        return self[: 5 if is_chosen else 4]
 
 
 class _Caller(NamedTuple):
@@ -43,12 +49,8 @@ class _Caller(NamedTuple):
     answer: asyncio.Future[Enqueued]
 
 
-class Send(Protocol):
-    """Makes one call of the store, again if its reply is lost."""
-
-    def __call__(self, call: Call[list[Enqueued]], /) -> Coroutine[Any, Any, list[Enqueued]]:
-        """Return the reply."""
-        ...
+Send = Callable[[Call[list[Enqueued]]], Coroutine[Any, Any, list[Enqueued]]]
+"""Makes one call of the store, again if its reply is lost."""
 
 
 class EnqueueBatcher:
@@ -93,7 +95,7 @@ class EnqueueBatcher:
     async def _deliver(self, batch: Sequence[_Caller], *, is_chosen: bool) -> TenureError | None:
         """Send a batch and answer its callers; return the error if the server did not answer."""
         ids = [caller.run.run_id for caller in batch]
-        runs: list[Argument] = [value for caller in batch for value in (caller.run if is_chosen else caller.run[:4])]
+        runs: list[Argument] = [value for caller in batch for value in caller.run.values(is_chosen)]
         call = self._queues.enqueue_flat(nonce=self._entropy(16).hex(), ids=ids, runs=runs, is_chosen=is_chosen)
         try:
             for caller, enqueued in zip(batch, await self._send(call), strict=True):

@@ -8,11 +8,9 @@ Guarantees
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from itertools import islice
-from typing import Any
 
 from supervisor.core.errors import OptionError, QueueFullError, TenureError, shown
 from supervisor.core.run_ids import ENTROPY_BYTES, fresh_run_ids
@@ -164,56 +162,23 @@ class BatchStream:
         if self.each is not None:
             self.each(read(reply))
 
-    def finished(self) -> Totals:
-        """Return the totals.
+    def batches(self) -> Generator[Call[bytes], bytes, Totals]:
+        """Yield the call of each batch, be sent its reply, and return the totals. ``pack`` may be done meanwhile.
 
         Raises:
-            PartlyEnqueuedError: arguments could not be had or packed.
+            PartlyEnqueuedError: it stopped before the end.
         """
+        self.pull()
+        self.pack()
+        while (batch := self.take()) is not None:
+            self.pull()  # before the call: the caller's code may take its time, the call may not
+            call, read = batch.calls(self.queues)
+            try:
+                reply = yield call
+            except TenureError as error:
+                raise PartlyEnqueuedError(self.totals, batch.ids, error) from error
+            self.pack()
+            self.settled(reply, read)
         if self.fault is not None:
             raise PartlyEnqueuedError(self.totals, (), self.fault) from self.fault
         return self.totals
-
-
-def send(stream: BatchStream, run: Callable[[Call[bytes], Callable[[], None]], bytes]) -> Totals:
-    """Enqueue all of ``stream``: ``run`` makes a call, and does something else meanwhile.
-
-    Raises:
-        PartlyEnqueuedError: it stopped before the end.
-    """
-    stream.pull()
-    stream.pack()
-    while (batch := stream.take()) is not None:
-        stream.pull()  # before the call: the caller's code may take its time, the call may not
-        call, read = batch.calls(stream.queues)
-        try:
-            reply = run(call, stream.pack)
-        except TenureError as error:
-            raise PartlyEnqueuedError(stream.totals, batch.ids, error) from error
-        stream.pack()
-        stream.settled(reply, read)
-    return stream.finished()
-
-
-async def send_async(stream: BatchStream, run: Callable[[Call[bytes]], Coroutine[Any, Any, bytes]]) -> Totals:
-    """Do the same in an event loop.
-
-    Raises:
-        PartlyEnqueuedError: it stopped before the end.
-    """
-    stream.pull()
-    stream.pack()
-    while (batch := stream.take()) is not None:
-        stream.pull()
-        call, read = batch.calls(stream.queues)
-        sending = asyncio.get_running_loop().create_task(run(call))
-        try:
-            await asyncio.sleep(0)  # it is on its way before the next one is packed
-            stream.pack()
-            reply = await sending
-        except TenureError as error:
-            raise PartlyEnqueuedError(stream.totals, batch.ids, error) from error
-        finally:
-            sending.cancel()  # if this was: else it is over
-        stream.settled(reply, read)
-    return stream.finished()

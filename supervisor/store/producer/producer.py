@@ -18,14 +18,16 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, Unpack
 from weakref import WeakKeyDictionary
 
 from supervisor.clock import Clock, SystemClock
 from supervisor.core.durations import Duration, delay_to_ms
+from supervisor.core.effects import drive, drive_async
 from supervisor.core.errors import QueueFullError, RunIdTakenError, StoreRefusedError, StoreUnavailableError
 from supervisor.core.model import Template
 from supervisor.core.run_ids import ENTROPY_BYTES, fresh_run_ids
@@ -35,9 +37,9 @@ from supervisor.store.client.sync_client import AsyncStore, Store
 from supervisor.store.keys import CLUSTERS, Keys
 from supervisor.store.producer import substitute
 from supervisor.store.producer.batching import EnqueueBatcher, PackedRun
-from supervisor.store.producer.bulk import BatchStream, Totals, send, send_async
+from supervisor.store.producer.bulk import BatchStream, Totals
 from supervisor.store.producer.destination import Destination
-from supervisor.store.producer.job_templates import JobTemplate, JobTemplates
+from supervisor.store.producer.job_templates import JobTemplates
 from supervisor.store.producer.options import Args, Each, EnqueueOptions, JobRef, ManyOptions, unknown_option
 from supervisor.store.producer.run_asking import RunQueries
 from supervisor.store.producer.tracing import traceparent_of
@@ -57,6 +59,8 @@ TRIES = 2  # a connection that died while idle fails once; the second try has a 
 AGAIN_NS_MAX = 300 * SECOND_NS  # Redis remembers a nonce for ten minutes; a machine may sleep between two tries
 
 T = TypeVar("T")
+M = TypeVar("M", PackedRun, BatchStream)
+Command: TypeAlias = tuple[str, str]
 
 
 class Producer:
@@ -107,8 +111,8 @@ class Producer:
         self._asking = RunQueries(
             self.keys,
             clock=self._clock,
-            run=self._run,
-            run_async=self._run_async,
+            run=self.run,
+            run_async=self.run_async,
             waits=waits,
             in_place_of_waiting=self._in_place_of_waiting,
         )
@@ -142,21 +146,16 @@ class Producer:
             QueueFullError: as many runs wait in its queue as ``queues.length_max`` allows.
             RunIdTakenError: the ``run_id`` is that of another job's run, or has other arguments.
         """
-        self._read_cards(job)
-        template, run = self._packed(job, {} if args is None else args, **options)
-        self._check(run.queue)
+        run: PackedRun = drive(self._prepared(job, partial(self._packed, job, args, **options)), self._ask)
         nonce, is_chosen = self._entropy(16).hex(), options.get("run_id") is not None
-        runs = run if is_chosen else run[:4]
-        call = self._queues.enqueue_flat(nonce=nonce, ids=run[:1], runs=runs, is_chosen=is_chosen)
-        return self._count(template, self._run(call)[0])
+        call = self._queues.enqueue_flat(nonce=nonce, ids=run[:1], runs=run.values(is_chosen), is_chosen=is_chosen)
+        return self._count(run, self.run(call)[0])
 
     async def put_async(self, job: JobRef, args: Args | None = None, **options: Unpack[EnqueueOptions]) -> Enqueued:
         """Do the same without blocking the event loop; concurrent calls of its tasks share a script call."""
-        if self._templates.needs_cards(job, self._clock.elapsed_ns()):
-            await self._read_cards_async()
-        template, run = self._packed(job, {} if args is None else args, **options)
-        await self._check_async(run.queue)
-        return self._count(template, await self._batcher().put(run, is_chosen=options.get("run_id") is not None))
+        prepared = self._prepared(job, partial(self._packed, job, args, **options))
+        run: PackedRun = await drive_async(prepared, self._ask_async)
+        return self._count(run, await self._batcher().put(run, is_chosen=options.get("run_id") is not None))
 
     def enqueue_many(self, job: JobRef, many: Iterable[Args], **options: Unpack[ManyOptions]) -> Totals:
         """Enqueue a run of ``job`` for each of ``many``, in their order, in batches; return the counts by result.
@@ -169,18 +168,23 @@ class Producer:
         Raises:
             PartlyEnqueuedError: it stopped before the end, at the place it names; its cause is the reason.
         """
-        self._read_cards(job)
-        stream = self._stream(job, many, **options)
-        self._check(stream.queue)
-        return send(stream, self._run)
+        stream = drive(self._prepared(job, partial(self._stream, job, many, **options)), self._ask)
+        return drive(stream.batches(), lambda call: self.run(call, meanwhile=stream.pack))
 
     async def enqueue_many_async(self, job: JobRef, many: Iterable[Args], **options: Unpack[ManyOptions]) -> Totals:
         """Enqueue as ``enqueue_many`` without blocking the event loop for longer than packing a batch takes."""
-        if self._templates.needs_cards(job, self._clock.elapsed_ns()):
-            await self._read_cards_async()
-        stream = self._stream(job, many, **options)
-        await self._check_async(stream.queue)
-        return await send_async(stream, self._run_async)
+        stream = await drive_async(self._prepared(job, partial(self._stream, job, many, **options)), self._ask_async)
+
+        async def send(call: Call[bytes]) -> bytes:
+            sending = asyncio.get_running_loop().create_task(self.run_async(call))
+            try:
+                await asyncio.sleep(0)  # it is on its way before the next one is packed
+                stream.pack()
+                return await sending
+            finally:
+                sending.cancel()  # if this was: else it is over
+
+        return await drive_async(stream.batches(), send)
 
     def _stream(
         self,
@@ -209,13 +213,13 @@ class Producer:
             traceparent=traceparent_of(traceparent),
         )
 
-    def _count(self, template: JobTemplate, enqueued: Enqueued) -> Enqueued:
+    def _count(self, run: PackedRun, enqueued: Enqueued) -> Enqueued:
         if enqueued.is_full:
-            raise QueueFullError(template.template.queue)
+            raise QueueFullError(run.queue)
         if enqueued.is_taken:
-            raise RunIdTakenError(enqueued.run_id, template.template.queue)
-        if enqueued.is_new:
-            self._on_enqueued(template.template, 1)
+            raise RunIdTakenError(enqueued.run_id, run.queue)
+        if enqueued.is_new and run.template is not None:
+            self._on_enqueued(run.template, 1)
         return enqueued
 
     def close(self) -> None:
@@ -230,37 +234,30 @@ class Producer:
         if (store := self._by_loop.pop(asyncio.get_running_loop(), None)) is not None:
             await store.close()
 
-    def _read_cards(self, job: JobRef) -> None:
+    def _prepared(self, job: JobRef, make: Callable[[], M]) -> Generator[Call[Any] | Command, Any, M]:
+        """Make one or many runs of ``job``, with its card at hand if it needs one, and check their destination."""
         if self._templates.needs_cards(job, self._clock.elapsed_ns()):
-            self._templates.remember(self._run(self._sessions.read_jobs()), self._clock.elapsed_ns())
-
-    async def _read_cards_async(self) -> None:
-        self._templates.remember(await self._run_async(self._sessions.read_jobs()), self._clock.elapsed_ns())
-
-    def _check(self, queue: str) -> None:
+            self._templates.remember((yield self._sessions.read_jobs()), self._clock.elapsed_ns())
+        made = make()
         asked_ns = self._clock.elapsed_ns()
-        if self._destination is None or not self._destination.is_due(queue, asked_ns):
-            return
-        served, others = self._run(self._queues.served(queue)), []
-        if served is Served.NO_CLUSTER:
-            with suppress(StoreRefusedError):  # no right to it, or another node of a cluster has it
-                others = texts(self._store().command("HKEYS", CLUSTERS))
-        self._destination.judge(queue, served, others, asked_ns=asked_ns)
+        if self._destination is not None and self._destination.is_due(made.queue, asked_ns):
+            served, others = (yield self._queues.served(made.queue)), []
+            if served is Served.NO_CLUSTER:
+                with suppress(StoreRefusedError):  # no right to it, or another node of a cluster has it
+                    others = texts((yield "HKEYS", CLUSTERS))
+            self._destination.judge(made.queue, served, others, asked_ns=asked_ns)
+        return made
 
-    async def _check_async(self, queue: str) -> None:
-        asked_ns = self._clock.elapsed_ns()
-        if self._destination is None or not self._destination.is_due(queue, asked_ns):
-            return
-        served, others = await self._run_async(self._queues.served(queue)), []
-        if served is Served.NO_CLUSTER:
-            with suppress(StoreRefusedError):
-                others = texts(await self._async_store().command("HKEYS", CLUSTERS))
-        self._destination.judge(queue, served, others, asked_ns=asked_ns)
+    def _ask(self, effect: Call[Any] | Command) -> Any:
+        return self._store().command(*effect) if isinstance(effect, tuple) else self.run(effect)
+
+    async def _ask_async(self, effect: Call[Any] | Command) -> Any:
+        return await (self._async_store().command(*effect) if isinstance(effect, tuple) else self.run_async(effect))
 
     def _packed(
         self,
         job: JobRef,
-        args: Args,
+        args: Args | None,
         *,
         queue: str | None = None,
         priority: str | None = None,
@@ -269,31 +266,26 @@ class Producer:
         run_id: str | None = None,
         traceparent: str | None = None,
         **unknown: Any,
-    ) -> tuple[JobTemplate, PackedRun]:
+    ) -> PackedRun:
         for name in unknown:
             raise unknown_option(name)
+        args = {} if args is None else args
         wall_ms = self._clock.wall_ms()
         delay_ms = delay_to_ms(delay, at, now_ms=wall_ms)
         template = self._templates.of(job, queue=queue, priority=priority)
         name = fresh_run_ids(wall_ms, self._entropy(ENTROPY_BYTES))[0] if run_id is None else check_run_id(run_id)
         data = template.pack(name, args, template.tail(wall_ms, delay_ms, traceparent_of(traceparent)))
         content = "" if run_id is None else template.content(args)
-        return template, PackedRun(name, template.template.queue, delay_ms, data, content)
+        return PackedRun(name, template.template.queue, delay_ms, data, content, template.template)
 
-    def run(self, call: Call[T], *, timeout_s: float | None = None) -> T:
-        """Make a call of the store from a job that looks after queues. It may be made twice, if a reply is lost.
+    def run(self, call: Call[T], *, timeout_s: float | None = None, meanwhile: Callable[[], None] | None = None) -> T:
+        """Make a call of the store. It may be made twice, if a reply is lost.
 
         Args:
             call: which must bear being made twice.
             timeout_s: bound of each; None: the connection's own.
+            meanwhile: done between question and answer.
         """
-        return self._run(call, timeout_s=timeout_s)
-
-    async def run_async(self, call: Call[T]) -> T:
-        """Do the same without blocking the event loop."""
-        return await self._run_async(call)
-
-    def _run(self, call: Call[T], meanwhile: Callable[[], None] | None = None, *, timeout_s: float | None = None) -> T:
         until_ns = self._clock.elapsed_ns() + AGAIN_NS_MAX
         for tries_left in reversed(range(TRIES)):
             try:
@@ -303,7 +295,8 @@ class Producer:
                     raise
         raise AssertionError("unreachable")
 
-    async def _run_async(self, call: Call[T]) -> T:
+    async def run_async(self, call: Call[T]) -> T:
+        """Make a call as ``run`` does, without blocking the event loop."""
         until_ns = self._clock.elapsed_ns() + AGAIN_NS_MAX
         for tries_left in reversed(range(TRIES)):
             try:
@@ -336,7 +329,7 @@ class Producer:
             self._forget()
         loop = asyncio.get_running_loop()
         if (batcher := self._batchers.get(loop)) is None:
-            batcher = self._batchers[loop] = EnqueueBatcher(self._queues, send=self._run_async, entropy=self._entropy)
+            batcher = self._batchers[loop] = EnqueueBatcher(self._queues, send=self.run_async, entropy=self._entropy)
         return batcher
 
     def _async_store(self) -> AsyncStore:

@@ -237,7 +237,7 @@ def test_wrong_input_is_refused_before_anything_is_sent(
     subject: Producer, options: dict[str, Any], error: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With the name, the value and the remedy."""
-    monkeypatch.setattr(subject, "_run", lambda _call: pytest.fail("it was sent"))
+    monkeypatch.setattr(subject, "run", lambda _call: pytest.fail("it was sent"))
 
     with pytest.raises(error, match=message):
         tenure.enqueue("mail", **{"args": {"to": "a@b"}} | options)
