@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from supervisor.roles.worker.attempt.context import Context
     from supervisor.roles.worker.attempt.middleware import Middleware
     from supervisor.store.cache.decorator import cached
-    from supervisor.store.producer.connection import connect
-    from supervisor.store.producer.enqueueing import enqueue
+    from supervisor.store.producer.connection import connect, enqueue
 
 __all__ = ["Context", "Middleware", "Plugin", "Resource", "Retry", "cached", "connect", "enqueue", "job"]
 
@@ -29,7 +28,7 @@ _MODULES = {
     "Retry": "supervisor.core.retry",
     "cached": "supervisor.store.cache.decorator",
     "connect": "supervisor.store.producer.connection",
-    "enqueue": "supervisor.store.producer.enqueueing",
+    "enqueue": "supervisor.store.producer.connection",
     "job": "supervisor.core.jobs.registry",
 }
 

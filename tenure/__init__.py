@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from supervisor.roles.worker.attempt.middleware import Middleware
     from supervisor.store.cache.decorator import cached
     from supervisor.store.producer.bulk import Totals
-    from supervisor.store.producer.connection import connect
-    from supervisor.store.producer.enqueueing import enqueue, enqueue_async, enqueue_many
+    from supervisor.store.producer.connection import connect, enqueue, enqueue_async, enqueue_many
     from supervisor.store.producer.producer import Producer
     from supervisor.store.producer.run_handle import Run
     from supervisor.store.producer.run_status import RunPhase, RunStatus
@@ -75,9 +74,9 @@ _MODULES = {
     "Totals": "supervisor.store.producer.bulk",
     "cached": "supervisor.store.cache.decorator",
     "connect": "supervisor.store.producer.connection",
-    "enqueue": "supervisor.store.producer.enqueueing",
-    "enqueue_async": "supervisor.store.producer.enqueueing",
-    "enqueue_many": "supervisor.store.producer.enqueueing",
+    "enqueue": "supervisor.store.producer.connection",
+    "enqueue_async": "supervisor.store.producer.connection",
+    "enqueue_many": "supervisor.store.producer.connection",
     "errors": "tenure",
     "job": "supervisor.core.jobs.registry",
     "leadership": "supervisor.roles.leadership.leadership",

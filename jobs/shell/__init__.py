@@ -1,7 +1,7 @@
 """Commands as jobs, each under a guard that takes its process group along when it goes.
 
 ``command`` is the job; ``guard`` forks and ends the processes (their own steps are in
-supervisor/process/command/guard.py); ``tail`` keeps the end of the output.
+supervisor/process/command/guard.py), and keeps the end of the output.
 """
 
 from __future__ import annotations

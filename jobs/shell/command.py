@@ -19,10 +19,9 @@ from supervisor.core.jobs.confinement import Confinement
 from supervisor.process.command.confinement import confined, home_of
 from supervisor.process.command.guard import AT_CWD, AT_EXEC, PLACES
 from supervisor.process.command.spec import CommandRefusedError, Launch, inherited_environment, prepare
-from supervisor.telemetry.run_output import add_output
+from supervisor.telemetry.run_context import add_output
 from tenure import Context, Retry, job
-from tenure.jobs.shell.guard import CommandEnd, Guard
-from tenure.jobs.shell.tail import Tail
+from tenure.jobs.shell.guard import CommandEnd, Guard, Tail
 
 OUTPUT_TAIL_MAX = 32 * 1024
 MESSAGE_BYTES_MAX = 768  # with the sentence before it, within what a run's record keeps of a message

@@ -48,7 +48,7 @@ from supervisor.settings.sections.web import WebSettings
 from supervisor.store.client.preflight import report
 from supervisor.telemetry import event_catalogue, events, logs, metrics
 from supervisor.telemetry.log_lines.log_sink import open_log_file
-from supervisor.telemetry.log_lines.rules import LogRules
+from supervisor.telemetry.logs import LogRules
 from supervisor.version import __version__
 
 PREFLIGHT_TIMEOUT_S = 15.0

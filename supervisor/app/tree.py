@@ -30,7 +30,7 @@ from supervisor.settings.schedules.profiles import policies_of
 from supervisor.settings.sections.models import CONCURRENCY_MAX, PREFETCH_MAX, Settings, WorkerKind
 from supervisor.telemetry import events, logs, metrics
 from supervisor.telemetry.log_lines.log_sink import FileSink, open_log_file, take_stderr
-from supervisor.telemetry.log_lines.rules import LogRules
+from supervisor.telemetry.logs import LogRules
 
 SCHEDULER_HANG_S = 2.0
 AGENT_HANG_S = 3.0

@@ -25,8 +25,7 @@ from supervisor.settings.schedules.definitions import validate_schedules
 from supervisor.settings.sections.models import Settings
 from supervisor.store.keys import Keys
 from supervisor.store.queues.jobs import AnyJob
-from supervisor.store.schedules.reads import Inspection, Views
-from supervisor.store.schedules.state import ScheduleState
+from supervisor.store.schedules.reads import Inspection, ScheduleState, Views
 
 AWAITED_MAX = 10  # unfinished runs that are named
 LOOKED_AT_MAX = 100

@@ -16,8 +16,7 @@ from supervisor.operations import PAGES_MAX, Operation, Tell, checked_reason, on
 from supervisor.store.keys import LETTER_KIND, Keys
 from supervisor.store.queues.control import PAGE, REASON_MAX, QueueControl
 from supervisor.store.queues.fsck import Calls, Fsck, FsckFinding
-from supervisor.store.queues.pages import Served, ServedKinds, UnservedQueue
-from supervisor.store.queues.reads import PARTS, QueueCounts
+from supervisor.store.queues.reads import PARTS, QueueCounts, Served, ServedKinds, UnservedQueue
 from supervisor.store.queues.runs import DEAD_CAP, Queues
 
 RATE_SAMPLE = 1000

@@ -15,8 +15,8 @@ from supervisor.store.keys import Keys
 from supervisor.store.schedules.fire import DuePage, Schedules
 from supervisor.store.schedules.reads import PAGE, Inspection, Record, RecordPage, Views
 from supervisor.store.schedules.reads import Pause as Pause  # noqa: PLC0414 - of a record
-from supervisor.store.schedules.state import ScheduleState as ScheduleState  # noqa: PLC0414 - of an inspection
-from supervisor.store.schedules.state import Stretch as Stretch  # noqa: PLC0414
+from supervisor.store.schedules.reads import ScheduleState as ScheduleState  # noqa: PLC0414 - of an inspection
+from supervisor.store.schedules.reads import Stretch as Stretch  # noqa: PLC0414
 from supervisor.telemetry.masking import mask
 
 

@@ -23,7 +23,7 @@ from supervisor.settings.sections.models import Settings
 from supervisor.store.scripts import script, script_names
 from supervisor.telemetry import events, logs
 from supervisor.telemetry.events import Mailbox
-from supervisor.telemetry.log_lines.rules import LogRules
+from supervisor.telemetry.logs import LogRules
 
 _PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // 1024
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, MutableMapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, MutableMapping
+from dataclasses import dataclass, field
 from typing import IO, Any, Literal
 
 import structlog
@@ -36,15 +36,49 @@ from supervisor.telemetry.log_lines.render import (
     render_json,
     run_line,
 )
-from supervisor.telemetry.log_lines.rules import NO_RULES, LogRules
 from supervisor.telemetry.masking import TEXT_CHARS_MAX, mask, mask_entry, text_of
-from supervisor.telemetry.run_context import bind_run, merge_run
-from supervisor.telemetry.run_output import heard
+from supervisor.telemetry.run_context import bind_run, heard, merge_run
 
 __all__ = ["LEVELS", "bind_run", "configure", "look", "retune"]
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
 _RESERVED = ("ts", "level", "cluster", "replica", "role", "pid")
+EVERY_JOB = "*"
+"""Stands for all jobs, and for lines outside of runs."""
+
+_NONE: frozenset[str] = frozenset()
+_ALWAYS_WRITTEN = frozenset({"error", "exception", "critical", "fatal"})
+
+
+@dataclass(frozen=True, slots=True)
+class LogRules:
+    """Rules of the settings, beside those that hold everywhere (masking.py)."""
+
+    hidden: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Job name, or ``EVERY_JOB``, to names whose values are masked on its lines."""
+
+    exclude: frozenset[str] = _NONE
+    """Events that are not written below error."""
+
+    @classmethod
+    def of(cls, *, mask: Mapping[str, Collection[str]], exclude: Collection[str]) -> LogRules:
+        """Return rules as they are set; each job's hold beside those of all."""
+        everywhere = frozenset(mask.get(EVERY_JOB, ()))
+        return cls({job: everywhere.union(names) for job, names in mask.items()}, frozenset(exclude))
+
+    def names_for(self, job: Any) -> frozenset[str]:
+        """Return the names whose values are masked on a line of ``job``; None: outside of runs."""
+        if not self.hidden:
+            return _NONE
+        found = self.hidden.get(job) if isinstance(job, str) else None
+        return self.hidden.get(EVERY_JOB, _NONE) if found is None else found
+
+    def drops(self, event: Any, level: str) -> bool:
+        """Return whether a line is not written."""
+        return bool(self.exclude) and event in self.exclude and level not in _ALWAYS_WRITTEN
+
+
+NO_RULES = LogRules()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ from functools import partial
 
 from supervisor.roles.leadership.contender import Contender
 from supervisor.roles.leadership.threads import Callbacks, call_back, in_loop
-from supervisor.testing.actor import Actor
-from supervisor.testing.world import ReplicaClock, World
+from supervisor.testing.world import Actor, ReplicaClock, World
 
 
 class SimulatedLeadership:

@@ -20,8 +20,7 @@ from supervisor.settings.schedules.complete import schedules_digest
 from supervisor.store.election.leases import CandidateInfo, Leases
 from supervisor.store.keys import Keys
 from supervisor.store.schedules.fire import Schedules
-from supervisor.testing.actor import Actor
-from supervisor.testing.world import ReplicaClock, S, World
+from supervisor.testing.world import Actor, ReplicaClock, S, World
 
 SCHEDULER_SLOT = 0
 CRASHES_WITHIN_NS = 60 * S  # as the parent counts them

@@ -11,9 +11,8 @@ from supervisor.core.effects import RunScript, Sleep, Steps
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.store.election.leases import Leases
 from supervisor.store.keys import Keys
-from supervisor.testing.actor import Actor
 from supervisor.testing.server import Server, driven_time
-from supervisor.testing.world import Fate, Network, ReplicaClock, S, World
+from supervisor.testing.world import Actor, Fate, Network, ReplicaClock, S, World
 
 NEVER_NS = 1000 * S
 PAUSE_NS = 60 * S

@@ -32,7 +32,7 @@ from supervisor.core.schedules.trigger_kinds import Trigger
 QUOTA_MAX = 1000
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 LETTERS = {"closed": "g", "blackout": "b", "weekdays": "d", "quota": "q"}
-"""As the decision is kept with a schedule: ``store/schedules/state.py`` reads them."""
+"""As the decision is kept with a schedule: ``store/schedules/reads.py`` reads them."""
 
 POINT = {"closed": Point.GATE, "blackout": Point.FILTER, "weekdays": Point.FILTER, "quota": Point.FILTER}
 

@@ -20,7 +20,7 @@ from supervisor.core.schedules.catchup import Owed, Planned, fire_of, following_
 from supervisor.core.schedules.neighbours import Neighbours
 from supervisor.core.schedules.triggers import after_completion_ms, after_end_ms
 from supervisor.roles.scheduler.schedule_cache import CompiledSchedule
-from supervisor.store.schedules.state import LOST
+from supervisor.store.schedules.reads import LOST
 from supervisor.store.wire.codec import unpack_json
 from supervisor.store.wire.fire import NOTHING, Counters, FireItem, PlanItem, Seen, What
 

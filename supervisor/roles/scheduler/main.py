@@ -34,7 +34,7 @@ from supervisor.settings.schedules.complete import schedules_digest
 from supervisor.store.client.sync_client import ParkedStore
 from supervisor.store.keys import Keys
 from supervisor.store.schedules.fire import Schedules
-from supervisor.store.schedules.state import REASONS
+from supervisor.store.schedules.reads import REASONS
 from supervisor.store.wire.fire import FireCode, FireItem
 from supervisor.telemetry import event_catalogue
 from supervisor.telemetry.metrics import (

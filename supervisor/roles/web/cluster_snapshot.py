@@ -24,10 +24,9 @@ from supervisor.roles.child import ChildContext
 from supervisor.store.client.sync_client import AsyncStore
 from supervisor.store.election.leases import Leases, LeaseView
 from supervisor.store.keys import Keys
-from supervisor.store.queues.pages import ServedKinds
-from supervisor.store.queues.reads import QueueCounts
+from supervisor.store.queues.reads import QueueCounts, ServedKinds
 from supervisor.store.queues.runs import Queues
-from supervisor.store.schedules.state import LATE_MS
+from supervisor.store.schedules.reads import LATE_MS
 from supervisor.store.wire.codec import foreign_moment, text
 
 FRESH_S = 5.0

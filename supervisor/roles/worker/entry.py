@@ -25,7 +25,7 @@ from supervisor.settings.sections.models import RedisSettings, Settings, WorkerK
 from supervisor.store.client.sync_client import AsyncStore, Store
 from supervisor.store.producer import connection, producer
 from supervisor.telemetry import metrics
-from supervisor.telemetry.run_output import streams_heard
+from supervisor.telemetry.run_context import streams_heard
 
 log = structlog.get_logger("tenure.worker")
 

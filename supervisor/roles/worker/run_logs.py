@@ -21,7 +21,7 @@ from supervisor.core.model import Outcome
 from supervisor.core.units import SECOND_NS
 from supervisor.store.client import threads
 from supervisor.store.queues.run_records import AttemptLog, LogItem, RunLogs
-from supervisor.telemetry.run_output import RunOutput
+from supervisor.telemetry.run_context import RunOutput
 
 if TYPE_CHECKING:
     from supervisor.roles.worker.attempt.executor import Execution

@@ -149,7 +149,7 @@ class AsyncStore(StoreClient):
         return answered(replies)
 
     async def _watched(self, talk: Coroutine[Any, Any, T]) -> T:
-        """Do ``talk``; give up on a server once the agent has found another, see store/client/deadline_parser.py."""
+        """Do ``talk``; give up on a server once the agent has found another, see store/client/connections.py."""
         if self._route is None or self._route.is_search:
             return await talk
         talking = asyncio.ensure_future(talk)

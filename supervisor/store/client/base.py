@@ -10,11 +10,9 @@ from redis.connection import Connection
 from supervisor.clock import Clock, SystemClock
 from supervisor.settings.sections.redis_url import Topology, parse_redis_url, split_address
 from supervisor.store.client.connection_options import address, options, topology, translate, wait_ms
-from supervisor.store.client.connections import connection
-from supervisor.store.client.deadline_parser import BoundedParser
+from supervisor.store.client.connections import BoundedParser, connection
 from supervisor.store.client.dialing import Dialler
-from supervisor.store.client.passwords import Passwords
-from supervisor.store.client.redis_options import RedisOptions
+from supervisor.store.client.redis_options import Passwords, RedisOptions
 from supervisor.store.keys import Keys
 from supervisor.store.routing.resolver import Resolver
 from supervisor.store.routing.route import Followed, Route, Signpost

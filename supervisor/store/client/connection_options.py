@@ -33,8 +33,7 @@ from supervisor.core.errors import (
     TenureError,
 )
 from supervisor.settings.sections.redis_url import RedisUrl, RedisUrlError, Topology, parse_redis_url
-from supervisor.store.client.passwords import Passwords
-from supervisor.store.client.redis_options import RedisOptions
+from supervisor.store.client.redis_options import Passwords, RedisOptions
 from supervisor.store.scripts import Call, script
 from supervisor.store.wire.codec import foreign_number
 

@@ -46,8 +46,7 @@ from supervisor.store.client.connection_options import (
     parsed,
     replicated,
 )
-from supervisor.store.client.connections import connection
-from supervisor.store.client.deadline_parser import parser_class
+from supervisor.store.client.connections import connection, parser_class
 from supervisor.store.client.dialing import Dialler
 from supervisor.store.routing.route import Route
 from supervisor.store.routing.topology import is_master

@@ -1,4 +1,4 @@
-"""The producer of this process: chosen by the program, or made from its environment."""
+"""The producer of this process, chosen by the program or made from its environment, and enqueueing with it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,11 @@ from supervisor.store.producer.producer import Producer
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
+from collections.abc import Iterable
+from typing import Unpack
+
+from supervisor.store.producer.bulk import Totals
+from supervisor.store.producer.options import Args, EnqueueOptions, JobRef, ManyOptions
 
 _PREFIX = "TENURE_REDIS__"
 _OURS = {"", "cluster", "data_dir", "redis"}
@@ -154,3 +159,40 @@ def current() -> Producer:
         use(_configured(files) if files else _plain(settings_from_environment(os.environ)))
     assert _default is not None
     return _default
+
+
+def enqueue(job: JobRef, args: Args | None = None, **options: Unpack[EnqueueOptions]) -> str:
+    """Enqueue one run of ``job`` and return its id.
+
+    Where the job is ``unique`` and an unfinished run holds the key, nothing is enqueued, and the id is that run's.
+
+    Args:
+        job: the job's name, or the function that ``@job`` registered.
+        args: its arguments by name; JSON values, with all else at most 64 KiB.
+        **options: ``queue``, ``priority``, ``delay``, ``at``, ``run_id``, ``traceparent``; see ``EnqueueOptions``.
+
+    Raises:
+        NoRedisError: no address of Redis is configured.
+        UnknownJobError: neither this program nor any replica knows the job.
+        ArgumentsError: the arguments do not fit the job.
+        PayloadTooLargeError: the run would be larger than 64 KiB.
+        QueueFullError: as many runs wait in its queue as ``queues.length_max`` allows.
+        RunIdTakenError: the ``run_id`` is that of another job's run, or has other arguments.
+        StoreUnavailableError: Redis did not answer; whether it enqueued is not known. Calling again
+            with a ``run_id`` of your own cannot enqueue it twice while the run is unfinished or dead.
+    """
+    return current().enqueue(job, args, **options)
+
+
+async def enqueue_async(job: JobRef, args: Args | None = None, **options: Unpack[EnqueueOptions]) -> str:
+    """Enqueue one run as ``enqueue`` does, without blocking the event loop."""
+    return await current().enqueue_async(job, args, **options)
+
+
+def enqueue_many(job: JobRef, many: Iterable[Args], **options: Unpack[ManyOptions]) -> Totals:
+    """Enqueue a run of ``job`` for each of ``many``, in their order, in batches; return the counts by result.
+
+    Raises:
+        PartlyEnqueuedError: it stopped before the end, at the place it names; its cause is the reason.
+    """
+    return current().enqueue_many(job, many, **options)

@@ -17,7 +17,7 @@ from typing import NoReturn
 
 from supervisor.core.errors import EXIT_CONFIG, TenureError
 from supervisor.core.units import SECOND_NS
-from supervisor.store.queues.pages import Served
+from supervisor.store.queues.reads import Served
 
 CHECK_NS = 60 * SECOND_NS
 QUEUES_MAX = 1000

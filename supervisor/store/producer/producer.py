@@ -44,7 +44,7 @@ from supervisor.store.producer.options import Args, Each, EnqueueOptions, JobRef
 from supervisor.store.producer.run_asking import RunQueries
 from supervisor.store.producer.tracing import traceparent_of
 from supervisor.store.producer.waiting import RunWaits
-from supervisor.store.queues.pages import Served
+from supervisor.store.queues.reads import Served
 from supervisor.store.queues.runs import Enqueued, Queues
 from supervisor.store.queues.sessions import Sessions
 from supervisor.store.routing.route import Signpost

@@ -21,8 +21,15 @@ from supervisor.core.effects import drive, drive_async
 from supervisor.core.errors import ResultGoneError, RunTimeoutError, StoreUnavailableError
 from supervisor.core.units import SECOND_NS
 from supervisor.store.keys import Keys
-from supervisor.store.producer.run_pages import ChildPage, ChildRun, checked_page
-from supervisor.store.producer.run_status import RunPhase, RunStatus, result_of, status_of
+from supervisor.store.producer.run_status import (
+    ChildPage,
+    ChildRun,
+    RunPhase,
+    RunStatus,
+    checked_page,
+    result_of,
+    status_of,
+)
 from supervisor.store.producer.waiting import RunWaits
 from supervisor.store.queues.control import CancelCode, QueueControl
 from supervisor.store.queues.reads import HISTORY_SCAN, Need, QueueReads, RunView

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 if TYPE_CHECKING:
     from supervisor.store.producer.producer import Producer
     from supervisor.store.producer.run_asking import RunQueries
-    from supervisor.store.producer.run_pages import ChildPage
-    from supervisor.store.producer.run_status import RunStatus
+    from supervisor.store.producer.run_status import ChildPage, RunStatus
     from supervisor.store.queues.run_records import Tally
 
 R = TypeVar("R")

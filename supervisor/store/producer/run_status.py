@@ -1,4 +1,4 @@
-"""State of a run as its caller sees it, and its result, both read from what Redis keeps of the run."""
+"""State, result and children of a run as its caller sees them, read from what Redis keeps of the run."""
 
 from __future__ import annotations
 
@@ -226,3 +226,40 @@ def _return_type(function: Callable[..., Any]) -> Any:
 
 def _whole(value: Any) -> int:
     return value if isinstance(value, int) else 0
+
+
+CHILDREN_PAGE_MAX = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChildRun:
+    """One child of a run."""
+
+    status: RunStatus
+    result: Any = None
+    """Its result, where it was asked for and is kept."""
+
+    has_result: bool = False
+    """True if ``result`` is what the child returned, also if that is None."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChildPage:
+    """Some of the numbered children of a run. Children with keys of their own are asked for by their ids."""
+
+    items: tuple[ChildRun, ...]
+    next: int | None
+    """``start`` of the next page; None: this is the last."""
+
+
+def checked_page(start: int, limit: int) -> range:
+    """Return the numbers of a page.
+
+    Raises:
+        ValueError: one of them is out of its range.
+    """
+    if start < 0 or not 1 <= limit <= CHILDREN_PAGE_MAX:
+        raise ValueError(
+            f"start must be 0 or more and limit 1 to {CHILDREN_PAGE_MAX}, got start {start} and limit {limit}"
+        )
+    return range(start, start + limit)

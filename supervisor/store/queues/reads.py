@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 
 from supervisor.core.model import Envelope, Kind
 from supervisor.core.names import check_name, valid_names
-from supervisor.store.queues.pages import Page, paged
+from supervisor.store.keys import LETTER_KIND
 from supervisor.store.queues.run_records import RunEnd, parse_end
 from supervisor.store.scripts import Call, CallBuilder
-from supervisor.store.wire.codec import foreign_moment, foreign_number, number, pairs, text, texts, unpack_json
+from supervisor.store.wire.codec import chunks, foreign_moment, foreign_number, number, pairs, text, texts, unpack_json
 from supervisor.store.wire.envelope import limits_text, unpack
 from supervisor.store.wire.poll import HistoryEntry, charges, fence_parts, parse_history
 
@@ -25,6 +26,40 @@ PARTS = ("later", "suspect:a", "suspect:s", *(f"ready:{kind}:{priority}" for kin
 """The places of a queue in which runs wait, as calls that work through one of them name it."""
 
 _SLOTS = [(kind, priority) for kind in (Kind.ASYNC, Kind.SYNC) for priority in (0, 1, 2)]
+T = TypeVar("T")
+ServedKinds: TypeAlias = dict[str, tuple[Kind, ...]]
+"""Kinds of runs that live workers take, by queue; a queue that is not in it is served by none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """Some of the items of a long list. ``cursor`` "0": the last page. One may come on two pages."""
+
+    cursor: str
+    items: list[T]
+
+
+class Served(IntEnum):
+    """Presence of live workers for a queue."""
+
+    NO_CLUSTER = -1
+    """No replica of the cluster was ever seen."""
+
+    NO = 0
+    YES = 1
+
+
+@dataclass(frozen=True, slots=True)
+class UnservedQueue:
+    """Runs that wait where no live worker of any replica takes them."""
+
+    queue: str
+    kind: Kind
+    waiting: int  # some of them may have been cancelled since
+
+    def __str__(self) -> str:
+        """Render for people."""
+        return f"{self.waiting} {self.kind.value} runs in queue {self.queue}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -264,3 +299,22 @@ def _run(run_id: str, reply: Any) -> RunView | None:
         ended=parse_end(ended) if state == b"finished" else None,
         job_card=card or b"",
     )
+
+
+def paged(size: int, item: Callable[..., T]) -> Callable[[Any], Page[T]]:
+    """Return a parser of replies that hold a cursor and then ``size`` values for each item, of which it is made."""
+    return lambda reply: Page(text(reply[0]), [item(*values) for values in chunks(reply[1:], size)])
+
+
+def parse_served_kinds(reply: Any) -> ServedKinds:
+    """Parse the reply of ``queues_served``."""
+    found: dict[str, list[Kind]] = {}
+    for queue, letter in chunks(reply, 2):
+        found.setdefault(text(queue), []).append(LETTER_KIND[text(letter)])
+    return {queue: tuple(sorted(kinds)) for queue, kinds in found.items()}
+
+
+def parse_queues(reply: Any) -> Page[str]:
+    """Parse the reply of ``queues_executing``."""
+    cursor, *names = reply
+    return Page(text(cursor), valid_names(texts(names)))

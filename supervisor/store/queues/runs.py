@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 from supervisor.core.model import Envelope, Kind, Release
 from supervisor.core.names import check_name
 from supervisor.store.keys import KIND_LETTER, LETTER_KIND
-from supervisor.store.queues.pages import (
+from supervisor.store.queues.reads import (
     Page,
+    QueueReads,
     Served,
     ServedKinds,
     UnservedQueue,
@@ -26,7 +27,6 @@ from supervisor.store.queues.pages import (
     parse_queues,
     parse_served_kinds,
 )
-from supervisor.store.queues.reads import QueueReads
 from supervisor.store.scripts import Argument, Call
 from supervisor.store.wire.codec import chunks, number, text
 from supervisor.store.wire.envelope import pack

@@ -22,8 +22,7 @@ from supervisor.core.election.lease import Term
 from supervisor.core.json_values import read_json
 from supervisor.core.model import Envelope
 from supervisor.core.schedules.backfill import STRETCHES_MAX, EnqueuedSpan, SchedulePast
-from supervisor.store.schedules.reads import Inspection
-from supervisor.store.schedules.state import ScheduleState
+from supervisor.store.schedules.reads import Inspection, ScheduleState
 from supervisor.store.scripts import Argument, Call, CallBuilder
 from supervisor.store.wire.codec import cut, pairs, text
 from supervisor.store.wire.envelope import pack

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from supervisor.core.election.lease import Term
 from supervisor.core.model import FIRE_BATCH_MAX
-from supervisor.store.schedules.state import ScheduleState
+from supervisor.store.schedules.reads import ScheduleState
 from supervisor.store.scripts import Call, CallBuilder
 from supervisor.store.wire.codec import number, text, texts
 from supervisor.store.wire.definition import StoredDefinition

@@ -14,8 +14,7 @@ import pytest
 import structlog
 
 from supervisor.core.jobs.registry import registry
-from supervisor.telemetry.run_context import enter_run
-from supervisor.telemetry.run_output import RunOutput
+from supervisor.telemetry.run_context import RunOutput, enter_run
 from tenure import Context
 from tenure.jobs.shell import CommandFailedError, CommandRefusedError, command
 from tests.integration.jobs.processes import is_gone

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from supervisor.store.schedules.definitions import DefineCode
-from supervisor.store.schedules.reads import Views
-from supervisor.store.schedules.state import ScheduleState
+from supervisor.store.schedules.reads import ScheduleState, Views
 from tenure import job
 
 CALENDARS = {

@@ -15,8 +15,7 @@ from supervisor.roles.scheduler.fire_items import DecisionTime, items, prepare
 from supervisor.roles.scheduler.firing import Decided
 from supervisor.roles.scheduler.main import SchedulerReport
 from supervisor.roles.scheduler.schedule_cache import CompiledSchedule
-from supervisor.store.schedules.reads import Views
-from supervisor.store.schedules.state import ScheduleState
+from supervisor.store.schedules.reads import ScheduleState, Views
 from supervisor.store.wire.fire import FireCode, What
 from supervisor.telemetry.metrics import HOOK_ANSWERS
 from supervisor.testing.cluster import Cluster

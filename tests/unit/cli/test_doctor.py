@@ -6,7 +6,7 @@ import pytest
 
 from supervisor.cli.doctor import replica_names, replicas_of
 from supervisor.store.election.leases import CandidateInfo, LeaseCode, LeaseView
-from supervisor.store.queues.pages import Served
+from supervisor.store.queues.reads import Served
 
 LEASE = LeaseView(
     code=LeaseCode.VIEW, epoch=7, nonce="n", holder="a.1", seq=1, remaining_ms=1, duration_ms=5000, now_ms=100_000,

@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tenure.jobs.shell.tail import JSON_BYTES_MAX, Tail
+from tenure.jobs.shell.guard import JSON_BYTES_MAX, Tail
 
 
 def fed(limit: int, *chunks: bytes) -> Tail:

@@ -11,7 +11,7 @@ from supervisor.operations import InvalidRequestError, pages
 from supervisor.operations.queues import UnknownQueueError, known, pause
 from supervisor.store.keys import Keys
 from supervisor.store.queues.control import REASON_MAX
-from supervisor.store.queues.pages import Page
+from supervisor.store.queues.reads import Page
 
 KEYS = Keys("c1")
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from supervisor.operations.runs import text_after
 from supervisor.store.queues.run_records import AttemptLog
-from supervisor.telemetry.run_output import HALF_BYTES, RunOutput
+from supervisor.telemetry.run_context import HALF_BYTES, RunOutput
 
 SIZES = st.one_of(st.integers(0, 40), st.integers(2000, 5000), st.integers(HALF_BYTES - 50, 3 * HALF_BYTES))
 PLACE = re.compile(r"<(\d+) ")

@@ -13,7 +13,7 @@ from supervisor.reload.config_memfd import Brief, Handover
 from supervisor.roles import child
 from supervisor.roles.child import ConfigFollower
 from supervisor.settings.sections.models import Settings
-from supervisor.telemetry.log_lines.rules import LogRules
+from supervisor.telemetry.logs import LogRules
 
 
 class FollowedSettings:

@@ -8,7 +8,7 @@ import pytest
 
 from supervisor.core.errors import EXIT_CONFIG
 from supervisor.store.producer.destination import CHECK_NS, QUEUES_MAX, Destination, UnknownClusterError
-from supervisor.store.queues.pages import Served
+from supervisor.store.queues.reads import Served
 
 
 def test_a_cluster_that_nobody_serves_beside_others_is_refused_with_their_names() -> None:

@@ -14,8 +14,7 @@ import structlog
 
 from supervisor.core.errors import ConfigError
 from supervisor.settings.loader import load
-from supervisor.telemetry.log_lines.rules import LogRules
-from supervisor.telemetry.logs import bind_run, configure, retune
+from supervisor.telemetry.logs import LogRules, bind_run, configure, retune
 
 pytestmark = pytest.mark.usefixtures("logging_restored")
 

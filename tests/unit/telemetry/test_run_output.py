@@ -19,10 +19,9 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.telemetry import logs, run_output
+from supervisor.telemetry import logs, run_context
 from supervisor.telemetry.masking import hiding
-from supervisor.telemetry.run_context import enter_run
-from supervisor.telemetry.run_output import HALF_BYTES, RunOutput, streams_heard
+from supervisor.telemetry.run_context import HALF_BYTES, RunOutput, enter_run, streams_heard
 from tests.kit.tables import table
 
 pytestmark = pytest.mark.usefixtures("logging_restored")
@@ -65,7 +64,7 @@ def output_of(*texts: str) -> RunOutput:
 def test_what_fits_is_kept_whole_whatever_the_pieces(pieces: list[str]) -> None:
     """How often a job writes is no matter of what it wrote."""
     text = "".join(pieces)
-    assert output_of(*pieces).excerpt(is_over=True).head == run_output.mask_text(text, max(1, len(text)))
+    assert output_of(*pieces).excerpt(is_over=True).head == run_context.mask_text(text, max(1, len(text)))
 
 
 @given(st.lists(st.integers(1, 3 * FITS), min_size=1, max_size=20), st.sampled_from("a€😀\x00"))

@@ -42,7 +42,7 @@ from supervisor.roles.worker.run_logs import OutputKeeping
 from supervisor.roles.worker.run_reporting import RunReporter
 from supervisor.store.queues.run_records import StepCalls
 from supervisor.store.queues.runs import Ack, BrokenRun, FetchedRun
-from supervisor.telemetry.run_output import RunOutput
+from supervisor.telemetry.run_context import RunOutput
 
 _GAVE_WAY = {
     UnwantedReason.REPLACED: (Outcome.REPLACED, "asked to make room for a newer run"),

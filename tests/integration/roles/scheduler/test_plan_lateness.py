@@ -14,8 +14,7 @@ from supervisor.operations import schedule_control
 from supervisor.roles.scheduler.fenced_client import Lateness
 from supervisor.store.queues.runs import Ack
 from supervisor.store.schedules.definitions import Definitions
-from supervisor.store.schedules.reads import Record, Views
-from supervisor.store.schedules.state import LATE_MS
+from supervisor.store.schedules.reads import LATE_MS, Record, Views
 from supervisor.store.wire.fire import LatenessChange
 from supervisor.testing.world import EPOCH_MS
 from tests.integration.roles.scheduler.planned import Planned, every, planned

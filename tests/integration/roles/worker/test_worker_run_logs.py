@@ -16,7 +16,7 @@ import pytest
 from supervisor.operations import runs as operations
 from supervisor.roles.worker import run_logs as module
 from supervisor.store.queues.run_records import AttemptLog, RunLogs
-from supervisor.telemetry.run_output import streams_heard
+from supervisor.telemetry.run_context import streams_heard
 from tenure import Context, Retry, job
 from tests.integration.roles.worker.forked import _pool, fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until

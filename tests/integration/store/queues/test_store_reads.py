@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from supervisor.core.model import Kind, Outcome, Release
-from supervisor.store.queues.pages import Served
+from supervisor.store.queues.reads import Served
 from tests.kit.builders import StoreCalls, envelope
 
 S, Z = "r.1/w-0/1", "r.1/w-1/1"

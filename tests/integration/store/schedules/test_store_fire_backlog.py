@@ -6,7 +6,7 @@ import pytest
 
 from supervisor.core.model import Outcome
 from supervisor.store.schedules.fire import DuePage
-from supervisor.store.schedules.state import ScheduleState
+from supervisor.store.schedules.reads import ScheduleState
 from supervisor.store.wire.fire import FireCode, What
 from tests.kit.builders import StoreCalls, envelope, schedule
 

@@ -8,7 +8,7 @@ from supervisor.core.errors import FencedError
 from supervisor.store.election.leases import LeaseView
 from supervisor.store.schedules.definitions import Definitions
 from supervisor.store.schedules.fire import DuePage, Seed
-from supervisor.store.schedules.state import ScheduleState
+from supervisor.store.schedules.reads import ScheduleState
 from supervisor.store.wire.fire import Counters, FireCode, PlanCode, PlanItem, Seen, What
 from tests.kit.builders import StoreCalls, schedule
 
