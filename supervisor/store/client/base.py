@@ -8,6 +8,7 @@ from typing import Any, Self
 from redis.connection import Connection
 
 from supervisor.clock import Clock, SystemClock
+from supervisor.core.supervision.scoreboard import Board
 from supervisor.settings.sections.redis_url import Topology, parse_redis_url, split_address
 from supervisor.store.client.connection_options import address, options, topology, translate, wait_ms
 from supervisor.store.client.connections import BoundedParser, connection
@@ -15,7 +16,7 @@ from supervisor.store.client.dialing import Dialler
 from supervisor.store.client.redis_options import Passwords, RedisOptions
 from supervisor.store.keys import Keys
 from supervisor.store.routing.resolver import Resolver
-from supervisor.store.routing.route import Followed, Route, Signpost
+from supervisor.store.routing.route import Followed, Route
 
 
 class StoreClient:
@@ -63,7 +64,7 @@ class StoreClient:
         name: str,
         timeout_s: float | None = None,
         clock: Clock | None = None,
-        follow: Signpost | None = None,
+        follow: Board | None = None,
         publish: Callable[[str], None] | None = None,
     ) -> Self:
         """Return a client of the server at ``url``. Connects when first used.
@@ -74,7 +75,7 @@ class StoreClient:
             name: ``<cluster>:<role>``, shown by CLIENT LIST behind ``tenure:``.
             timeout_s: bound of each call; default: ``command_timeout``.
             clock: for the bounds.
-            follow: where the agent of this tree publishes the address of Redis; default: search for it, where needed.
+            follow: board on which the agent of this tree publishes the address of Redis; default: search, where needed.
             publish: receives the address of Redis, before anything is sent there.
         """
         bound = settings.command_timeout_s if timeout_s is None else timeout_s

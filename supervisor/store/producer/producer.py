@@ -31,6 +31,7 @@ from supervisor.core.effects import drive, drive_async
 from supervisor.core.errors import QueueFullError, RunIdTakenError, StoreRefusedError, StoreUnavailableError
 from supervisor.core.model import Template
 from supervisor.core.run_ids import ENTROPY_BYTES, fresh_run_ids
+from supervisor.core.supervision.scoreboard import Board
 from supervisor.core.units import SECOND_NS
 from supervisor.store.client.redis_options import RedisOptions
 from supervisor.store.client.sync_client import AsyncStore, Store
@@ -47,7 +48,6 @@ from supervisor.store.producer.waiting import RunWaits
 from supervisor.store.queues.reads import Served
 from supervisor.store.queues.runs import Enqueued, Queues
 from supervisor.store.queues.sessions import Sessions
-from supervisor.store.routing.route import Signpost
 from supervisor.store.scripts import Call
 from supervisor.store.wire.codec import texts
 from supervisor.store.wire.envelope import check_run_id
@@ -77,7 +77,7 @@ class Producer:
         limits: QueueSettings | None = None,
         open_store: Callable[[], Store] | None = None,
         open_async_store: Callable[[], AsyncStore] | None = None,
-        follow: Signpost | None = None,
+        follow: Board | None = None,
         destination: Destination | None = None,
         in_place_of_waiting: Callable[[], object] | None = None,
     ) -> None:

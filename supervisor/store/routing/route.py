@@ -5,29 +5,12 @@ from __future__ import annotations
 from typing import Protocol
 
 from supervisor.core.errors import StoreUnavailableError
-from supervisor.core.supervision.scoreboard import RedisEndpoint
+from supervisor.core.supervision.scoreboard import Board, RedisEndpoint
 
 LOOK_S = 0.05
 """How often a client that follows looks for another endpoint while it waits for a reply."""
 
 MOVED_ON = "the agent has found another master meanwhile"
-
-
-class Signpost(Protocol):
-    """Source of the endpoint that the agent publishes: the board."""
-
-    @property
-    def endpoint_generation(self) -> int:
-        """One word; another one means another endpoint."""
-        ...
-
-    def endpoint(self) -> RedisEndpoint:
-        """Return where Redis is."""
-        ...
-
-    def publish_endpoint(self, address: str) -> None:
-        """Publish the address of Redis."""
-        ...
 
 
 class Route(Protocol):
@@ -54,21 +37,21 @@ class Route(Protocol):
 
 
 class Followed:
-    """The endpoint that the agent of this tree publishes."""
+    """The endpoint that the agent of this tree publishes on the board."""
 
     is_search = False
 
-    def __init__(self, signpost: Signpost) -> None:
-        self._signpost = signpost
+    def __init__(self, board: Board) -> None:
+        self._board = board
 
     def generation(self) -> int:
         """Return the word on the board."""
-        return self._signpost.endpoint_generation
+        return self._board.endpoint_generation
 
     def find(self, bound_s: float) -> RedisEndpoint:
         """Return the endpoint on the board; see ``Route``."""
         del bound_s
-        endpoint = self._signpost.endpoint()
+        endpoint = self._board.endpoint()
         if not endpoint.address:
             raise StoreUnavailableError("the agent of this replica has not found Redis yet; its log says why")
         return endpoint
