@@ -30,6 +30,7 @@ from supervisor.store.scripts import Call, CallBuilder
 from supervisor.store.wire.codec import number, text
 
 ENTRIES_MAX = 1000
+PAGES_MAX = 10_000
 PAUSE_S, PAUSE_S_MAX = 0.01, 0.25  # between two questions whether another process has computed it
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,128}", re.ASCII)
 _KEY = re.compile(r"[!-~]{1,200}", re.ASCII)
@@ -125,16 +126,16 @@ class Kept:
             return Result(None, value)
         return Result(data)
 
-    def redis(self) -> tuple[Any, CacheCalls] | None:
-        """Return whom to ask; None for a local cache, and in a program that has no Redis."""
+    def redis(self) -> tuple[Any, CacheCalls] | tuple[None, None]:
+        """Return whom to ask, and by which calls; nobody for a local cache, and in a program that has no Redis."""
         if self.scope == "local":
-            return None
+            return None, None
         from supervisor.store.producer import connection as producing  # noqa: PLC0415 - declaring loads no Redis client
 
         try:
             producer = producing.current()
         except producing.NoRedisError:
-            return None
+            return None, None
         if self._calls is None or self._calls[0] is not producer:
             self._calls = producer, CacheCalls(producer.keys, self.name)
         return self._calls
@@ -142,6 +143,22 @@ class Kept:
     def steps(self, key: str, calls: CacheCalls | None) -> Steps:
         """Find or compute the value of ``key``."""
         return self._local_steps(key) if calls is None else self._redis_steps(key, calls)
+
+    def deletion(self, key: str, calls: CacheCalls | None) -> Generator[Step, Any, int]:
+        """Forget the value of ``key``; return how many values went."""
+        gone = self.local.delete(key)
+        return gone if calls is None else gone + int((yield calls.delete(key)))
+
+    def sweep(self, pattern: str, calls: CacheCalls | None) -> Generator[Step, Any, int]:
+        """Forget every key that ``pattern`` matches; return how many values went."""
+        gone, cursor = self.local.delete_matching(pattern), "0"
+        for _ in range(PAGES_MAX if calls else 0):
+            assert calls is not None
+            page: Swept = yield calls.sweep(pattern, cursor)
+            gone, cursor = gone + page.gone, page.cursor
+            if cursor == "0":
+                break
+        return gone
 
     def _local_steps(self, key: str) -> Steps:
         found = self.local.get(key, _CLOCK.elapsed_ns())

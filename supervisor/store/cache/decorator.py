@@ -34,7 +34,6 @@ TTL_S_MAX = 30 * 86_400
 WAIT_S_MAX = 600
 CALL_S = 2.0  # how long a plain function waits for one answer of Redis
 TRIES_MAX = 3  # to join somebody who computes, and is cut off
-PAGES_MAX = 10_000
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -93,10 +92,9 @@ class _PlainFunction:
         return kept.function(*args, **kwargs)
 
     def _lead(self, key: str, flight: _Flight, compute: Callable[[], Any]) -> None:
-        redis = self._kept.redis()
+        producer, calls = self._kept.redis()
         try:
-            steps = self._kept.steps(key, redis and redis[1])
-            flight.result = drive(steps, self._perform(redis and redis[0], compute), errors=BaseException)
+            flight.result = drive(self._kept.steps(key, calls), self._perform(producer, compute), errors=BaseException)
         except Exception as error:  # noqa: BLE001 - it is the callers', every one of them
             flight.error = error
         finally:
@@ -105,7 +103,7 @@ class _PlainFunction:
             flight.is_over.set()
 
     @staticmethod
-    def _perform(producer: Any, compute: Callable[[], Any]) -> Callable[[Any], Any]:
+    def _perform(producer: Any, compute: Any = None) -> Callable[[Any], Any]:
         def perform(step: Any) -> Any:
             if isinstance(step, Call):
                 return producer.run(step, timeout_s=CALL_S)
@@ -115,21 +113,13 @@ class _PlainFunction:
 
     def delete(self, *args: Any, **kwargs: Any) -> int:
         """Forget the value kept for these arguments."""
-        key, redis = self._kept.key_of(args, kwargs), self._kept.redis()
-        gone = self._kept.local.delete(key)
-        return gone if redis is None else gone + int(redis[0].run(redis[1].delete(key), timeout_s=CALL_S))
+        producer, calls = self._kept.redis()
+        return drive(self._kept.deletion(self._kept.key_of(args, kwargs), calls), self._perform(producer))
 
     def delete_pattern(self, pattern: str) -> int:
         """Forget every key that matches."""
-        redis, cursor = self._kept.redis(), "0"
-        gone = self._kept.local.delete_matching(pattern)
-        for _ in range(PAGES_MAX if redis else 0):
-            assert redis is not None
-            page = redis[0].run(redis[1].sweep(pattern, cursor), timeout_s=CALL_S)
-            gone, cursor = gone + page.gone, page.cursor
-            if cursor == "0":
-                break
-        return gone
+        producer, calls = self._kept.redis()
+        return drive(self._kept.sweep(pattern, calls), self._perform(producer))
 
 
 class _Async:
@@ -168,11 +158,10 @@ class _Async:
         flight: asyncio.Future[Result | None],
         compute: Callable[[], Any],
     ) -> None:
-        redis = self._kept.redis()
+        producer, calls = self._kept.redis()
         try:
-            steps = self._kept.steps(key, redis and redis[1])
-            perform = self._perform(redis and redis[0], compute)
-            flight.set_result(await drive_async(steps, perform, errors=BaseException))
+            perform = self._perform(producer, compute)
+            flight.set_result(await drive_async(self._kept.steps(key, calls), perform, errors=BaseException))
         except Exception as error:  # noqa: BLE001 - it is the callers', every one of them
             flight.set_exception(error)
             flight.exception()  # seen, even if nobody else waits
@@ -182,7 +171,7 @@ class _Async:
                 flight.set_result(None)  # cut off: whoever waited begins anew
 
     @staticmethod
-    def _perform(producer: Any, compute: Callable[[], Any]) -> Callable[[Any], Any]:
+    def _perform(producer: Any, compute: Any = None) -> Callable[[Any], Any]:
         def perform(step: Any) -> Any:  # an awaitable
             if isinstance(step, Call):
                 return producer.run_async(step)
@@ -192,21 +181,13 @@ class _Async:
 
     async def delete(self, *args: Any, **kwargs: Any) -> int:
         """Forget the value kept for these arguments."""
-        key, redis = self._kept.key_of(args, kwargs), self._kept.redis()
-        gone = self._kept.local.delete(key)
-        return gone if redis is None else gone + int(await redis[0].run_async(redis[1].delete(key)))
+        producer, calls = self._kept.redis()
+        return await drive_async(self._kept.deletion(self._kept.key_of(args, kwargs), calls), self._perform(producer))
 
     async def delete_pattern(self, pattern: str) -> int:
         """Forget every key that matches."""
-        redis, cursor = self._kept.redis(), "0"
-        gone = self._kept.local.delete_matching(pattern)
-        for _ in range(PAGES_MAX if redis else 0):
-            assert redis is not None
-            page = await redis[0].run_async(redis[1].sweep(pattern, cursor))
-            gone, cursor = gone + page.gone, page.cursor
-            if cursor == "0":
-                break
-        return gone
+        producer, calls = self._kept.redis()
+        return await drive_async(self._kept.sweep(pattern, calls), self._perform(producer))
 
 
 def cached(
