@@ -39,22 +39,12 @@ class KnownDomain:
     vanished: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """A domain as the table shall have it."""
-
-    id: str
-    name: str
-    tenant: str
-    state: str
-
-
 @dataclass(slots=True)
 class Changes:
     """The writes of one sync, and their counts."""
 
     released: list[tuple[str, str]] = field(default_factory=list)  # id, and the name it gives way under
-    written: list[Written] = field(default_factory=list)
+    written: list[tuple[UpstreamDomain, str]] = field(default_factory=list)  # with the state that it shall have
     vanished: list[str] = field(default_factory=list)
     created: int = 0
     updated: int = 0
@@ -128,15 +118,15 @@ def decide(source: str, upstream: Sequence[UpstreamDomain], known: Sequence[Know
 def _decide_one(changes: Changes, domain: UpstreamDomain, before: KnownDomain | None) -> None:
     if before is None:
         changes.created += 1
-        changes.written.append(Written(domain.id, domain.name, domain.tenant, ENABLED))
+        changes.written.append((domain, ENABLED))
         return
     is_back = before.vanished is not None
     is_changed = (before.name, before.tenant) != (domain.name, domain.tenant)
     changes.enabled += is_back
     changes.updated += is_changed
     if is_back or is_changed:
-        state = ENABLED if is_back else before.state  # DISABLED by somebody: not ours to undo
-        changes.written.append(Written(domain.id, domain.name, domain.tenant, state))
+        # One that somebody DISABLED stays so: that is not ours to undo.
+        changes.written.append((domain, ENABLED if is_back else before.state))
     else:
         changes.unchanged += 1
 

@@ -131,13 +131,13 @@ def _write(connection: Connection, source: str, changes: Changes, now_ms: int) -
             "id": one.id,
             "name": one.name,
             "tenant": one.tenant,
-            "state": one.state,
+            "state": state,
             "source": source,
             "first_seen": now_ms,
             "last_seen": now_ms,
             "vanished": None,
         }
-        for one in changes.written
+        for one, state in changes.written
     ]
     upsert(connection, domains, rows, key=["id"], set_=["name", "tenant", "state", "last_seen", "vanished"])
     for batch in batches(changes.vanished):

@@ -34,8 +34,8 @@ def synced(table: Table, upstream: list[UpstreamDomain], source: str = "s") -> t
     table = dict(table)
     for domain_id, name in changes.released:
         put(table, replace(table[domain_id], name=name))
-    for one in changes.written:
-        put(table, KnownDomain(one.id, one.name, one.tenant, one.state, source, None))
+    for one, state in changes.written:
+        put(table, KnownDomain(one.id, one.name, one.tenant, state, source, None))
     for domain_id in changes.vanished:
         put(table, replace(table[domain_id], state=DISABLED, vanished=1))
     return table, changes
