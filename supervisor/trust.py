@@ -77,6 +77,14 @@ def open_regular(path: Path | str, *, follows: bool = False) -> int:
     return descriptor
 
 
+def is_directory(path: Path) -> bool:
+    """Return whether ``path`` is a directory; False where nobody lets us look: whoever opens it is told why."""
+    try:
+        return path.is_dir()
+    except OSError:  # a directory above that may not be entered, a name too long
+        return False
+
+
 def make_private_directory(path: Path) -> None:
     """Make ``path`` a directory that only this user may enter, with its parents.
 

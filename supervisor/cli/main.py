@@ -16,9 +16,10 @@ import click
 from supervisor.cli.help import CONTEXT, SectionedGroup
 from supervisor.cli.options import print_problems
 from supervisor.cli.output import say
-from supervisor.core.errors import EXIT_FAILED, ConfigError, TenureError
+from supervisor.core.errors import EXIT_FAILED, EXIT_USAGE, ConfigError, TenureError
 from supervisor.version import __version__
 
+_STRAY_SHOWN = 60
 _OUTPUT_IS_LOST = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}
 
 
@@ -127,6 +128,7 @@ def main(argv: list[str] | None = None, *, prog_name: str = "tenure", before: Ca
     """
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="replace")  # a terminal that has no … gets a ? instead of nothing at all
+    words = sys.argv[1:] if argv is None else argv
     try:
         if before is not None:
             before()
@@ -142,6 +144,12 @@ def main(argv: list[str] | None = None, *, prog_name: str = "tenure", before: Ca
     except TenureError as error:
         say(f"tenure: {error}", err=True)
         _leave(error.exit_code)
+    except UnicodeEncodeError:
+        stray = next((word for word in words if _is_stray(word)), None)
+        if stray is None:
+            raise
+        say(f"tenure: {stray[:_STRAY_SHOWN]!r} is no text in UTF-8, and only names of files may be that", err=True)
+        _leave(EXIT_USAGE)
     except BrokenPipeError:
         sys.stderr.close()  # the reader of our output left; there is nobody to tell
         sys.exit(EXIT_FAILED)
@@ -151,6 +159,11 @@ def main(argv: list[str] | None = None, *, prog_name: str = "tenure", before: Ca
         say(f"tenure: cannot write its output: {error.strerror}", err=True)
         os._exit(EXIT_FAILED)  # what was not written would be tried again at the end of the interpreter
     _leave(code if isinstance(code, int) else 0)
+
+
+def _is_stray(word: str) -> bool:
+    """Return whether a word of the command line has bytes that are no UTF-8, as Python shows them."""
+    return any("\ud800" <= character <= "\udfff" for character in word)
 
 
 def _leave(code: int) -> NoReturn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -163,12 +164,27 @@ def _found_files() -> list[Path]:
     from supervisor.settings.loader import discover
     from supervisor.trust import distrust_path
 
-    found = [file for file in DEFAULT_FILES if file.exists()][:1]
-    distrusted = [(file, why) for file in discover(found, []) if (why := distrust_path(file))]
+    found = [file for file in DEFAULT_FILES if _is_there(file)][:1]
+    distrusted = []
+    for file in discover(found, []):
+        with suppress(OSError):  # told when it is read
+            if why := distrust_path(file):
+                distrusted.append((file, why))
     if distrusted:
         remedy = f"if you trust it, name it: --config {found[0]}; else run this in another directory"
         raise ConfigError([Problem(str(file), "", f"is not read by itself: {why}", remedy) for file, why in distrusted])
     return found
+
+
+def _is_there(file: Path) -> bool:
+    """Return whether there is a file, or something that keeps us from seeing that: reading it says what."""
+    try:
+        file.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def parse_sets(sets: Sequence[str]) -> dict[str, object]:

@@ -43,7 +43,7 @@ from supervisor.settings.schema import Shape, settings_shape
 from supervisor.settings.sections.models import Settings
 from supervisor.settings.validation import conform, validate
 from supervisor.settings.yaml_source import Parsed, read_file
-from supervisor.trust import distrust_path, open_regular
+from supervisor.trust import distrust_path, is_directory, open_regular
 
 FILES_MAX = 1000
 _CONF_D = "conf.d"
@@ -190,7 +190,7 @@ def discover(files: Sequence[Path], problems: list[Problem]) -> tuple[Path, ...]
     named: list[Path] = []
     drop_ins: dict[Path, None] = {}
     for file in files:
-        if file.is_dir():
+        if is_directory(file):
             inside = _yaml_files(file, problems)
             if not inside:
                 problems.append(Problem(str(file), "", "holds no *.yaml file", "name a file, or put one there"))
@@ -228,7 +228,7 @@ def _yaml_files(directory: Path, problems: list[Problem]) -> list[Path]:
         return []
     # Hidden files are locks and backups of editors, and the versions behind a mounted ConfigMap.
     found = []
-    for entry in sorted(entry for entry in entries if not entry.name.startswith(".") and not entry.is_dir()):
+    for entry in sorted(entry for entry in entries if not entry.name.startswith(".") and not is_directory(entry)):
         try:
             os.close(open_regular(entry, follows=True))  # a FIFO that nobody named would hold the start up
         except OSError as error:

@@ -11,6 +11,7 @@ import click
 from supervisor.cli.help import SectionedGroup
 from supervisor.cli.output import say
 from supervisor.core.errors import EXIT_CANNOT_CREATE, EXIT_CONFIG, Problem
+from supervisor.trust import is_directory
 
 if TYPE_CHECKING:
     from supervisor.importers.crontab.reader import Host, Imported, Source
@@ -129,7 +130,7 @@ def _sources(paths: tuple[str, ...], user_field: str, problems: list[Problem]) -
 
 def _files(path: str, problems: list[Problem]) -> list[str]:
     """Return the files of ``path``, in the order in which cron reads them."""
-    if path == STANDARD_INPUT or not Path(path).is_dir():
+    if path == STANDARD_INPUT or not is_directory(Path(path)):
         return [path]
     try:
         files = sorted(file for file in Path(path).iterdir() if file.is_file())

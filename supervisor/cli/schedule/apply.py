@@ -19,6 +19,7 @@ from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.diff import DefinitionDifference
 from supervisor.operations import apply as operations
 from supervisor.operations.apply import ApplyResult
+from supervisor.trust import is_directory
 
 REFUSED_SHOWN = 50
 NOTES_MAX = 20
@@ -103,20 +104,33 @@ def apply(
 
 
 def read_raw(file: Path) -> bytes:
-    """Return the whole of ``file``, or of standard input for ``-``; a file that cannot be read ends the command."""
+    """Return the content of ``file``, or of standard input for ``-``, up to what is refused as too large.
+
+    A file that cannot be read ends the command.
+    """
+    from supervisor.settings.schedules.files import BYTES_MAX
+
     if str(file) == "-":
-        return sys.stdin.buffer.read()
+        return sys.stdin.buffer.read(BYTES_MAX + 1)
     try:
-        return file.read_bytes()
+        with file.open("rb") as opened:
+            return opened.read(BYTES_MAX + 1)
     except OSError as error:
-        fail(ConfigError([Problem(str(file), "", f"cannot be read: {error.strerror or error}")]))
+        fail(_unreadable(file, error))
+
+
+def _unreadable(file: Path, error: OSError) -> ConfigError:
+    return ConfigError([Problem(str(file), "", f"cannot be read: {error.strerror or error}", "check path and rights")])
 
 
 def read_files(file: Path) -> list[tuple[str, bytes]]:
     """Return name and content of ``file``, or of each file of schedules in a directory, in the order of their names."""
-    if not file.is_dir():
+    if not is_directory(file):
         return [("standard input" if str(file) == "-" else str(file), read_raw(file))]
-    inside = sorted(each for each in file.iterdir() if each.suffix in _SUFFIXES and not each.name.startswith("."))
+    try:
+        inside = sorted(each for each in file.iterdir() if each.suffix in _SUFFIXES and not each.name.startswith("."))
+    except OSError as error:
+        fail(_unreadable(file, error))
     if not inside or len(inside) > FILES_MAX:
         what = f"holds {len(inside)} files of schedules" if inside else "holds no file of schedules"
         remedy = f"up to {FILES_MAX} files that end in {', '.join(_SUFFIXES)} are read"

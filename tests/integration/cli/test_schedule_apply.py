@@ -246,3 +246,22 @@ def test_it_says_what_jobs_were_checked_against(desk: ClusterWithJobs) -> None:
     """Without job modules only names can be checked."""
     result = desk.tenure("apply", "-f", desk.write("s.yaml", YAML))
     assert "against the 2 that the replicas published; types are not checked" in result.err
+
+
+@pytest.mark.parametrize("words", [("show", "\udcff"), ("pause", "mail-kim", "--reason", "\udcff")])
+def test_a_word_that_is_no_text_is_a_usage_error(applied: ClusterWithJobs, words: tuple[str, ...]) -> None:
+    """Bytes that are no UTF-8 may name a file, and cannot be sent to Redis."""
+    refused = applied.tenure(*words)
+
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err == "tenure: '\\udcff' is no text in UTF-8, and only names of files may be that\n"
+
+
+@pytest.mark.parametrize("command", ["apply", "preview"])
+@pytest.mark.parametrize("name", ["/dev/zero", "x" * 300])
+def test_what_is_no_file_of_schedules_is_a_problem(desk: ClusterWithJobs, command: str, name: str) -> None:
+    """Nothing is read without an end, and a name that no file can have is told as one that no file has."""
+    refused = desk.tenure(command, "-f", name)
+
+    assert (refused.code, refused.out) == (78, "")
+    assert f"{name}: {'is larger than' if name == '/dev/zero' else 'cannot be read: File name too long'}" in refused.err

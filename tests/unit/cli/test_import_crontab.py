@@ -65,11 +65,12 @@ def test_standard_input_is_a_user_crontab() -> None:
 def test_with_a_problem_nothing_is_written(tmp_path: Path) -> None:
     """Half a crontab in production is worse than none; all problems come at once."""
     output = tmp_path / "tenure.yaml"
-    result = run(CRONTABS / "broken", tmp_path / "absent", "--output", output, *UTC)
+    result = run(CRONTABS / "broken", tmp_path / "absent", tmp_path / ("x" * 300), "--output", output, *UTC)
     assert result.exit_code == 78
     assert not output.exists()
     assert result.stdout == ""
-    assert result.stderr.count("error: ") == 12
+    assert result.stderr.count("error: ") == 13
+    assert "cannot be read: File name too long" in result.stderr
     assert "absent: cannot be read: No such file or directory" in result.stderr
     assert "@reboot has no time" in result.stderr
     assert "--skip-invalid converts the other entries: 1" in result.stderr

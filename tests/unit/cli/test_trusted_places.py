@@ -13,6 +13,7 @@ from supervisor.core.errors import ConfigError
 from supervisor.settings.overrides import Flag
 from supervisor.settings.schedules.complete import import_jobs
 from supervisor.settings.schedules.search_path import search_here
+from tests.kit.users import as_nobody
 
 
 @pytest.fixture
@@ -120,3 +121,23 @@ def test_a_reference_to_a_secret_may_stand_in_a_command_line(here: Path) -> None
 
     assert settings.redis.password is not None
     assert settings.redis.password.get_secret_value() == "s3cret"
+
+
+def test_a_configuration_in_a_place_that_may_not_be_entered_is_a_problem(here: Path) -> None:
+    """As /etc/tenure is for users who are not in its group: told with its place, as a name that is too long is."""
+    (here / "closed").mkdir(mode=0)
+    here.chmod(0o711)
+
+    with as_nobody(), pytest.raises(ConfigError, match=r"closed/tenure.yaml: cannot be read: Permission denied"):
+        read_settings((Path("closed/tenure.yaml"),))
+    with pytest.raises(ConfigError, match="cannot be read: File name too long"):
+        read_settings((Path("x" * 300),))
+
+
+def test_a_default_configuration_that_may_not_be_entered_is_a_problem(here: Path) -> None:
+    """It is meant although nobody named it: a command that went on without it would ask another cluster."""
+    (here / "config").mkdir(mode=0)
+    here.chmod(0o711)
+
+    with as_nobody(), pytest.raises(ConfigError, match=r"config/tenure.yaml: cannot be read: Permission denied"):
+        read_settings(())
