@@ -26,6 +26,7 @@ from supervisor.settings.base import split
 from supervisor.settings.rules.redis_exposure import exposures
 from supervisor.settings.schedules.calendars import ending_notes
 from supervisor.settings.sections.models import Settings
+from supervisor.trust import distrust_path
 
 if TYPE_CHECKING:
     from supervisor.operations.leader import CandidateInfo, LeaseView
@@ -82,7 +83,7 @@ def examine(settings: Settings, modules: tuple[str, ...]) -> Iterator[Finding]:
     yield _import_clash()
     yield _descriptors()
     yield _timezones()
-    yield _data_directory(Path(settings.data_dir))
+    yield data_directory(Path(settings.data_dir))
     yield _port(settings)
     yield _jobs(modules)
     for note in ending_notes(settings.calendars, now_ms=SystemClock().wall_ms()):
@@ -157,12 +158,30 @@ def _timezones() -> Finding:
     return Finding("time zones", f"{count} known", "" if count else "pip install tzdata")
 
 
-def _data_directory(path: Path) -> Finding:
-    nearest = next(parent for parent in (path.absolute(), *path.absolute().parents) if parent.exists())
-    is_ok = nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK)
-    remedy = "" if is_ok else f"make it writable for uid {os.getuid()}, or set data_dir (TENURE_DATA_DIR)"
-    state = "exists" if nearest == path.absolute() else "will be made"
-    return Finding("data directory", f"{path} ({state})", remedy)
+def data_directory(path: Path) -> Finding:
+    """Judge the data directory as a start does; where it is not there yet, the one that it will be made in."""
+    remedy = f"make it a directory that uid {os.geteuid()} alone may write to, or set data_dir (TENURE_DATA_DIR)"
+    places = (path.absolute(), *path.absolute().parents)
+    try:
+        nearest = next(place for place in places if _is_there(place))
+        why = distrust_path(nearest) if nearest == places[0] else ""
+    except OSError as error:
+        return Finding("data directory", f"{path}: {error.strerror}", remedy)
+    if not nearest.is_dir():
+        why = f"{nearest} is no directory"
+    elif not why and not os.access(nearest, os.W_OK | os.X_OK):
+        why = f"uid {os.geteuid()} may not write to {nearest}"
+    if why:
+        return Finding("data directory", f"{path}: {why}", remedy)
+    return Finding("data directory", f"{path} ({'exists' if nearest == places[0] else 'will be made'})")
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def _port(settings: Settings) -> Finding:

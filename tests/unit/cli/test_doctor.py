@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 
-from supervisor.cli.doctor import replica_names, replicas_of
+from supervisor.cli.doctor import data_directory, replica_names, replicas_of
 from supervisor.store.election.leases import CandidateInfo, LeaseCode, LeaseView
 from supervisor.store.queues.reads import Served
+from tests.kit.users import as_nobody
 
 LEASE = LeaseView(
     code=LeaseCode.VIEW, epoch=7, nonce="n", holder="a.1", seq=1, remaining_ms=1, duration_ms=5000, now_ms=100_000,
@@ -39,3 +43,33 @@ def test_a_cluster_without_replicas_is_found_for_producers_with_the_names_there_
     assert (wrong.is_ok, right.is_ok) == (False, True)
     assert "no replica of default was ever seen; the database holds shop" in wrong.seen
     assert "TENURE_CLUSTER" in wrong.remedy
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o775, 0o703])
+def test_a_data_directory_that_a_start_refuses_is_found(tmp_path: Path, mode: int) -> None:
+    """The start ends with 73, as it should: what others may write to may hold a server of theirs."""
+    place = tmp_path / "data"
+    place.mkdir()
+    place.chmod(mode)
+    os.chown(place, -1, 0 if os.geteuid() else 1)  # the group of nobody who could be this user alone
+
+    found = data_directory(place)
+
+    assert not found.is_ok
+    assert "may write to it" in found.seen
+    place.chmod(0o755)
+    assert data_directory(place).is_ok  # the start makes it private
+
+
+def test_a_data_directory_that_cannot_be_made_or_seen_is_found(tmp_path: Path) -> None:
+    """A file in its place or above it, a name that no file may have, a directory that may not be entered."""
+    (tmp_path / "file").write_text("")
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0)
+
+    assert "file is no directory" in data_directory(tmp_path / "file").seen
+    assert "file is no directory" in data_directory(tmp_path / "file" / "data").seen
+    assert "File name too long" in data_directory(tmp_path / ("x" * 300)).seen
+    assert data_directory(tmp_path / "new" / "data").is_ok
+    with as_nobody():
+        assert "Permission denied" in data_directory(closed / "data").seen
