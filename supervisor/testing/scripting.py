@@ -25,7 +25,7 @@ from lupa import lua51  # type: ignore[import-untyped]
 from redis.exceptions import ResponseError
 
 from supervisor.core.effects import Call
-from supervisor.store.client.connection_options import fenced, translate
+from supervisor.store.client.replies import fenced, translate
 from supervisor.store.client.sync_client import Store
 from supervisor.store.scripts import Script, script
 

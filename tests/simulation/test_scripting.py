@@ -9,7 +9,7 @@ import pytest
 from redis.exceptions import ResponseError
 
 from supervisor.core.effects import Call
-from supervisor.store.client.connection_options import fenced, translate
+from supervisor.store.client.replies import fenced, translate
 from supervisor.store.scripts import script
 from supervisor.testing import server
 from supervisor.testing.scripting import QuickStore

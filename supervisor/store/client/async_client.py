@@ -19,9 +19,10 @@ from redis.exceptions import NoPermissionError, NoScriptError, RedisError, Respo
 from supervisor.clock import Clock
 from supervisor.settings.sections.redis_url import split_address
 from supervisor.store.client import threads
-from supervisor.store.client.base import StoreClient
-from supervisor.store.client.connection_options import (
-    BLOCK_MARGIN_S,
+from supervisor.store.client.base import BLOCK_MARGIN_S, StoreClient
+from supervisor.store.client.connections import connection
+from supervisor.store.client.dialing import Dialler
+from supervisor.store.client.replies import (
     DURABLE,
     answered,
     durably,
@@ -31,8 +32,6 @@ from supervisor.store.client.connection_options import (
     parsed,
     replicated,
 )
-from supervisor.store.client.connections import connection
-from supervisor.store.client.dialing import Dialler
 from supervisor.store.routing.route import LOOK_S, MOVED_ON, Route
 from supervisor.store.routing.topology import is_master
 from supervisor.store.scripts import Call, script
@@ -149,7 +148,7 @@ class AsyncStore(StoreClient):
         return answered(replies)
 
     async def _watched(self, talk: Coroutine[Any, Any, T]) -> T:
-        """Do ``talk``; give up on a server once the agent has found another, see store/client/connections.py."""
+        """Do ``talk``; give up on a server once the agent has found another, see store/client/replies.py."""
         if self._route is None or self._route.is_search:
             return await talk
         talking = asyncio.ensure_future(talk)

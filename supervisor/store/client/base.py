@@ -1,22 +1,32 @@
-"""Construction of the two clients: their connections, their route to the server, and the meaning of errors."""
+"""Construction of the two clients: options of their connections, and their route to the server."""
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable
 from typing import Any, Self
 
-from redis.connection import Connection
+from redis.backoff import NoBackoff
+from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection, parse_url
+from redis.retry import Retry
 
 from supervisor.clock import Clock, SystemClock
+from supervisor.core.errors import StoreRefusedError
 from supervisor.core.supervision.scoreboard import Board
-from supervisor.settings.sections.redis_url import Topology, parse_redis_url, split_address
-from supervisor.store.client.connection_options import address, options, topology, translate, wait_ms
-from supervisor.store.client.connections import BoundedParser, connection
+from supervisor.settings.sections.redis_url import RedisUrl, RedisUrlError, Topology, parse_redis_url, split_address
+from supervisor.store.client.connections import connection
 from supervisor.store.client.dialing import Dialler
 from supervisor.store.client.redis_options import Passwords, RedisOptions
+from supervisor.store.client.replies import BoundedParser, translate
 from supervisor.store.keys import Keys
 from supervisor.store.routing.resolver import Resolver
 from supervisor.store.routing.route import Followed, Route
+
+BLOCK_MARGIN_S = 0.25
+"""How much longer than the block a blocking read waits: a server that is alive has answered by then."""
+
+KEEPALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3}
+"""Seconds and probes: a peer that vanished without a word is noticed after 11 s at most, also while nothing is sent."""
 
 
 class StoreClient:
@@ -123,3 +133,104 @@ def _dialler(url: str, settings: RedisOptions) -> Callable[[str, float, bool], C
         return link
 
     return dial
+
+
+def options(url: str, settings: RedisOptions, *, client_name: str, timeout_s: float) -> dict[str, Any]:
+    """Return the connection's keyword arguments, its class under ``connection_class``.
+
+    No retry: redis-py's default sends a command again when its reply was lost. Protocol 2 and no
+    library info: the handshake is AUTH and CLIENT SETNAME only, so that a small ACL is enough.
+
+    Raises:
+        StoreRefusedError: the URL cannot be read. The message does not quote it: it may hold a password.
+    """
+    found = _parsed(url)
+    if settings.username is not None:
+        found["username"] = settings.username
+    if settings.password is not None:
+        found["password"] = settings.password.get_secret_value()
+    found["passwords"] = Passwords(settings.password)
+    found |= {
+        "client_name": client_name,
+        "socket_timeout": timeout_s,
+        "protocol": 2,
+        "decode_responses": False,
+        "retry": Retry(NoBackoff(), 0),
+        "retry_on_error": [],
+        "driver_info": None,
+        "health_check_interval": 0,
+    }
+    kind = found.setdefault("connection_class", None)
+    if kind is UnixDomainSocketConnection:
+        found["is_embedded"] = settings.url.get_secret_value() == "embedded"
+    else:
+        found |= {"socket_connect_timeout": min(timeout_s, settings.connect_timeout_s), **_kept_alive(timeout_s)}
+    if kind is SSLConnection:
+        found |= _tls(settings)
+    if kind is None:
+        del found["connection_class"]
+    return found
+
+
+_IN_A_URL = {"host", "port", "path", "db", "username", "password", "connection_class"}
+
+
+def _parsed(url: str) -> dict[str, Any]:
+    """Parse the URL, for any topology; where there are several hosts, the first represents all."""
+    try:
+        if url.partition("://")[0].lower().partition("+")[2]:
+            return _first(parse_redis_url(url))
+        found = dict(parse_url(url))  # type: ignore[no-untyped-call]
+        if found.keys() - _IN_A_URL:
+            raise RedisUrlError("has an option after its path", "everything but ?db=N is a setting under redis:")
+    except ValueError as error:
+        why = f" ({error})" if isinstance(error, RedisUrlError) else ""  # what other errors quote may be a password
+        raise StoreRefusedError(
+            f"redis.url cannot be read{why}: write redis://host:port/db, rediss://host:port/db, "
+            "unix:///path/to/socket, redis+sentinel://host:port,host:port/master/db or "
+            "redis+cluster://host:port,host:port, and percent-encode special characters in the password"
+        ) from None
+    return found
+
+
+def _first(url: RedisUrl) -> dict[str, Any]:
+    host, port = url.nodes[0]
+    found: dict[str, Any] = {"host": host, "port": port, "db": url.db}
+    found |= {"username": url.username} if url.username else {}
+    found |= {"password": url.password} if url.password else {}
+    return found | ({"connection_class": SSLConnection} if url.is_tls else {})
+
+
+def topology(url: str) -> Topology:
+    """Return how the server behind ``url``, which ``options`` could read, is found."""
+    kind = url.partition("://")[0].lower().partition("+")[2]
+    return Topology(kind) if kind else Topology.STANDALONE
+
+
+def _kept_alive(timeout_s: float) -> dict[str, Any]:
+    """Return the options that notice a silent peer: sent data must be acknowledged within the time-out."""
+    found = {getattr(socket, name): value for name, value in KEEPALIVE.items() if hasattr(socket, name)}
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        found[socket.TCP_USER_TIMEOUT] = max(1, round(timeout_s * 1000))
+    return {"socket_keepalive": True, "socket_keepalive_options": found}
+
+
+def _tls(settings: RedisOptions) -> dict[str, Any]:
+    files = {
+        "ssl_ca_certs": settings.tls_ca_file,
+        "ssl_certfile": settings.tls_cert_file,
+        "ssl_keyfile": settings.tls_key_file,
+    }
+    return {"ssl_cert_reqs": "required", "ssl_check_hostname": True} | {k: v for k, v in files.items() if v}
+
+
+def address(kwargs: dict[str, Any]) -> str:
+    """Return where a client connects to, for people; never a credential."""
+    return (
+        str(kwargs["path"]) if kwargs.get("path") else f"{kwargs.get('host', 'localhost')}:{kwargs.get('port', 6379)}"
+    )
+
+
+def wait_ms(settings: RedisOptions) -> int:
+    """Return for how long a durable call waits for a replica; 0: it does not."""
+    return round(settings.durability_timeout_s * 1000) if settings.durability == "replica" else 0

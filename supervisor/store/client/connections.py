@@ -1,11 +1,7 @@
 """The connections of both clients: they are made within a deadline, and end with redis-py's own errors.
 
 Guarantees
-    Look-up, all addresses, TLS and the handshake have one deadline, see store/client/dialing.py. So has a whole reply
-    of the synchronous client: redis-py bounds each piece of one, so that a server behind a slow link, or a hostile
-    one, could hold a caller for ever by sending a byte before each time-out.
-    A client that follows the agent gives up, in a handshake or a call, as soon as the agent has found another
-    master: one on a host that was lost never answers.
+    Look-up, all addresses, TLS and the handshake have one deadline, see store/client/dialing.py.
     A connection of the asynchronous client that was reset while it was idle counts as ended before anything
     is written to it. Whatever an event loop raises for a write to a connection that is gone arrives as
     redis-py's ``ConnectionError``.
@@ -15,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import select
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -23,22 +18,19 @@ from pathlib import Path
 from typing import Any
 
 import redis.asyncio
-from redis.connection import Connection, DefaultParser, SSLConnection, UnixDomainSocketConnection
+from redis.connection import Connection, SSLConnection, UnixDomainSocketConnection
 from redis.exceptions import AuthenticationError
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.utils import SENTINEL
 
 from supervisor.clock import SystemClock
 from supervisor.core.units import SECOND_NS
 from supervisor.store.client import threads
 from supervisor.store.client.dialing import Dialler
 from supervisor.store.client.redis_options import Passwords
-from supervisor.store.routing.route import LOOK_S, MOVED_ON, Route
 from supervisor.trust import peer_uid
 
 _CLOCK = SystemClock()
 _CONNECT_S_MIN = 0.001
-_READ_S_MIN = 1e-6  # 0 would mean: do not block, which is another error
 
 
 class _Greeting:
@@ -251,65 +243,3 @@ def connection(kind: type[Any] | None, dialler: Dialler, *, is_async: bool = Fal
     """Return the options that make a client's connections of this module's class for redis-py's ``kind``."""
     found: dict[str, Any] = {"connection_class": _CLASSES[kind][is_async]}
     return found if kind is UnixDomainSocketConnection else found | {"dialler": dialler}
-
-
-class BoundedParser(DefaultParser):  # type: ignore[misc, valid-type]
-    """hiredis, with one deadline for each reply."""
-
-    route: Route | None = None
-    _until_ns: int | None = None
-    _limit_ns: int | None = None
-    _generation = 0
-
-    def bound_by(self, left_s: float | None) -> None:
-        """Let all replies from now on arrive within ``left_s`` seconds, whatever each may take; None: no more."""
-        self._limit_ns = None if left_s is None else _CLOCK.elapsed_ns() + int(left_s * SECOND_NS)
-
-    def read_response(
-        self,
-        disable_decoding: bool = False,  # noqa: FBT001, FBT002 - as in redis-py
-        push_request: bool = False,  # noqa: FBT001, FBT002 - as in redis-py
-        timeout: Any = SENTINEL,
-    ) -> Any:
-        """Return the next reply, or raise when ``timeout`` seconds are over; default: the connection's."""
-        bound_s = self._socket_timeout if timeout is SENTINEL else timeout
-        self._until_ns = self._limit_ns
-        if bound_s is not None:
-            own_ns = _CLOCK.elapsed_ns() + int(bound_s * SECOND_NS)
-            self._until_ns = own_ns if self._limit_ns is None else min(own_ns, self._limit_ns)
-        self._generation = self.route.generation() if self.route else 0
-        return super().read_response(disable_decoding, push_request, timeout=bound_s)
-
-    def read_from_socket(
-        self,
-        timeout: Any = SENTINEL,
-        raise_on_timeout: bool = True,  # noqa: FBT001, FBT002 - as in redis-py
-    ) -> Any:
-        """Read one piece, within the rest of the reply's time."""
-        if raise_on_timeout and self._until_ns is not None:
-            if self.route is not None:
-                self._watch(self.route)
-            timeout = self._left_s()
-        return super().read_from_socket(timeout, raise_on_timeout)
-
-    def _watch(self, route: Route) -> None:
-        """Wait until there is something to read or the time is over; raise when the endpoint is another one."""
-        sock = self._sock
-        if sock is None or (hasattr(sock, "pending") and sock.pending()):
-            return
-        poller = select.poll()
-        poller.register(sock, select.POLLIN)
-        while (left_s := self._left_s()) > _READ_S_MIN and not poller.poll(min(LOOK_S, left_s) * 1000):
-            if route.generation() != self._generation:
-                raise RedisConnectionError(MOVED_ON)
-
-    def _left_s(self) -> float:
-        assert self._until_ns is not None
-        return max(_READ_S_MIN, (self._until_ns - _CLOCK.elapsed_ns()) / SECOND_NS)
-
-
-def parser_class(route: Route | None) -> type[BoundedParser]:
-    """Return the parser for the connections of a client with this route."""
-    if route is None or route.is_search:
-        return BoundedParser
-    return type("FollowingParser", (BoundedParser,), {"route": route})

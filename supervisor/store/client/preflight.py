@@ -21,7 +21,8 @@ import structlog
 from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_CONFIG, EXIT_OK, Problem, StoreRefusedError, StoreUnavailableError
 from supervisor.settings.sections.models import Settings
-from supervisor.store.client.connection_options import NO_RIGHT, wait_ms
+from supervisor.store.client.base import wait_ms
+from supervisor.store.client.replies import NO_RIGHT
 from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import CLUSTERS, Keys
 from supervisor.store.scripts import script

@@ -34,9 +34,10 @@ from supervisor.clock import Clock
 from supervisor.core.units import SECOND_NS
 from supervisor.settings.sections.redis_url import split_address
 from supervisor.store.client.async_client import AsyncStore
-from supervisor.store.client.base import StoreClient
-from supervisor.store.client.connection_options import (
-    BLOCK_MARGIN_S,
+from supervisor.store.client.base import BLOCK_MARGIN_S, StoreClient
+from supervisor.store.client.connections import connection
+from supervisor.store.client.dialing import Dialler
+from supervisor.store.client.replies import (
     DURABLE,
     answered,
     durably,
@@ -44,10 +45,9 @@ from supervisor.store.client.connection_options import (
     fenced,
     is_stale_master,
     parsed,
+    parser_class,
     replicated,
 )
-from supervisor.store.client.connections import connection, parser_class
-from supervisor.store.client.dialing import Dialler
 from supervisor.store.routing.route import Route
 from supervisor.store.routing.topology import is_master
 from supervisor.store.scripts import Call, script

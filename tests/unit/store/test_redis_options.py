@@ -12,7 +12,7 @@ from pydantic import SecretStr, ValidationError
 
 from supervisor.core.errors import ConfigError, StoreRefusedError
 from supervisor.settings.sections.models import RedisSettings
-from supervisor.store.client.connection_options import options, wait_ms
+from supervisor.store.client.base import options, wait_ms
 from supervisor.store.client.redis_options import PlainRedisOptions, PlainSecret
 from supervisor.store.client.sync_client import Store
 from supervisor.store.producer.connection import settings_from_environment

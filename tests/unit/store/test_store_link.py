@@ -11,20 +11,17 @@ from redis.connection import SSLConnection, UnixDomainSocketConnection
 from supervisor.core.election.lease import Term
 from supervisor.core.errors import NotReplicatedError, StoreRefusedError, StoreUnavailableError
 from supervisor.settings.sections.models import RedisSettings
-from supervisor.store.client import connection_options
-from supervisor.store.client.connection_options import (
+from supervisor.store.client import base, replies
+from supervisor.store.client.base import address, options, topology, wait_ms
+from supervisor.store.client.replies import (
     DURABLE,
-    address,
     answered,
     durably,
     entries,
     fenced,
     is_stale_master,
-    options,
     replicated,
-    topology,
     translate,
-    wait_ms,
 )
 from supervisor.store.client.sync_client import AsyncStore, Store
 from supervisor.store.election.leases import Leases
@@ -119,7 +116,7 @@ def test_every_fault_is_told_in_words_a_person_can_act_on(error: Exception, what
 
 def test_every_code_that_is_known_has_its_words_tested() -> None:
     """A new one needs a line in the table above."""
-    assert {*connection_options._UNAVAILABLE, *connection_options._REFUSED} <= {name for name, _, _ in WORDS}
+    assert {*replies._UNAVAILABLE, *replies._REFUSED} <= {name for name, _, _ in WORDS}
 
 
 @pytest.mark.parametrize("error", [wire.MovedError("1 h:1"), wire.AskError("1 h:1")], ids=["MOVED", "ASK"])
@@ -199,8 +196,7 @@ def test_a_silent_peer_is_noticed_by_the_kernel() -> None:
     """Idle: 5 s, then two probes at 2 s; with something unacknowledged: the time-out of the call."""
     found = options("redis://h", RedisSettings(), client_name="x", timeout_s=0.75)
     named = {
-        name: found["socket_keepalive_options"][getattr(socket, name)]
-        for name in (*connection_options.KEEPALIVE, "TCP_USER_TIMEOUT")
+        name: found["socket_keepalive_options"][getattr(socket, name)] for name in (*base.KEEPALIVE, "TCP_USER_TIMEOUT")
     }
     assert named == {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 750}
     assert found["socket_keepalive"]

@@ -1,19 +1,22 @@
-"""Shared parts of the synchronous and the asynchronous client: options, and classification of errors.
+"""Replies of a server, for both clients: reading one within a deadline, and the meaning of errors.
 
-Nothing here does I/O.
+Guarantees
+    A whole reply of the synchronous client has one deadline: redis-py bounds each piece of one, so that a server
+    behind a slow link, or a hostile one, could hold a caller for ever by sending a byte before each time-out.
+    A client that follows the agent gives up, in a handshake or a call, as soon as the agent has found another
+    master: one on a host that was lost never answers.
 """
 
 from __future__ import annotations
 
 import re
-import socket
+import select
 import ssl
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import redis.exceptions
-from redis.backoff import NoBackoff
-from redis.connection import SSLConnection, UnixDomainSocketConnection, parse_url
+from redis.connection import DefaultParser
 from redis.exceptions import (
     AskError,
     AuthenticationError,
@@ -23,8 +26,11 @@ from redis.exceptions import (
     RedisError,
     ResponseError,
 )
-from redis.retry import Retry
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.utils import SENTINEL
 
+from supervisor.clock import SystemClock
+from supervisor.core.effects import Call
 from supervisor.core.errors import (
     FencedError,
     NotReplicatedError,
@@ -32,18 +38,12 @@ from supervisor.core.errors import (
     StoreUnavailableError,
     TenureError,
 )
-from supervisor.settings.sections.redis_url import RedisUrl, RedisUrlError, Topology, parse_redis_url
-from supervisor.store.client.redis_options import Passwords, RedisOptions
-from supervisor.store.scripts import Call, script
+from supervisor.core.units import SECOND_NS
+from supervisor.store.routing.route import LOOK_S, MOVED_ON, Route
+from supervisor.store.scripts import script
 from supervisor.store.wire.codec import foreign_number
 
 T = TypeVar("T")
-
-BLOCK_MARGIN_S = 0.25
-"""How much longer than the block a blocking read waits: a server that is alive has answered by then."""
-
-KEEPALIVE = {"TCP_KEEPIDLE": 5, "TCP_KEEPINTVL": 2, "TCP_KEEPCNT": 3}
-"""Seconds and probes: a peer that vanished without a word is noticed after 11 s at most, also while nothing is sent."""
 
 DURABLE = frozenset({"lease_campaign", "lease_promote", "lease_renew", "fire", "enqueue"})
 """Scripts whose effect must have reached a replica before it counts, with ``redis.durability: replica``.
@@ -75,102 +75,70 @@ _UNQUOTED = {"DENIED"}  # the server explains itself in a page of text
 _ELSEWHERE = {"READONLY", "MASTERDOWN", "CLUSTERDOWN", "UNBLOCKED"}
 # Redis 6.2 wraps the code of a failing command: "ERR Error running script …: -OOM command …".
 _CODE = re.compile(rf"(?:^|[\s-])({'|'.join([*_UNAVAILABLE, *_REFUSED])})\b")
+_READ_S_MIN = 1e-6  # 0 would mean: do not block, which is another error
+_CLOCK = SystemClock()
 
 
-def options(url: str, settings: RedisOptions, *, client_name: str, timeout_s: float) -> dict[str, Any]:
-    """Return the connection's keyword arguments, its class under ``connection_class``.
+class BoundedParser(DefaultParser):  # type: ignore[misc, valid-type]
+    """hiredis, with one deadline for each reply."""
 
-    No retry: redis-py's default sends a command again when its reply was lost. Protocol 2 and no
-    library info: the handshake is AUTH and CLIENT SETNAME only, so that a small ACL is enough.
+    route: Route | None = None
+    _until_ns: int | None = None
+    _limit_ns: int | None = None
+    _generation = 0
 
-    Raises:
-        StoreRefusedError: the URL cannot be read. The message does not quote it: it may hold a password.
-    """
-    found = _parsed(url)
-    if settings.username is not None:
-        found["username"] = settings.username
-    if settings.password is not None:
-        found["password"] = settings.password.get_secret_value()
-    found["passwords"] = Passwords(settings.password)
-    found |= {
-        "client_name": client_name,
-        "socket_timeout": timeout_s,
-        "protocol": 2,
-        "decode_responses": False,
-        "retry": Retry(NoBackoff(), 0),
-        "retry_on_error": [],
-        "driver_info": None,
-        "health_check_interval": 0,
-    }
-    kind = found.setdefault("connection_class", None)
-    if kind is UnixDomainSocketConnection:
-        found["is_embedded"] = settings.url.get_secret_value() == "embedded"
-    else:
-        found |= {"socket_connect_timeout": min(timeout_s, settings.connect_timeout_s), **_kept_alive(timeout_s)}
-    if kind is SSLConnection:
-        found |= _tls(settings)
-    if kind is None:
-        del found["connection_class"]
-    return found
+    def bound_by(self, left_s: float | None) -> None:
+        """Let all replies from now on arrive within ``left_s`` seconds, whatever each may take; None: no more."""
+        self._limit_ns = None if left_s is None else _CLOCK.elapsed_ns() + int(left_s * SECOND_NS)
 
+    def read_response(
+        self,
+        disable_decoding: bool = False,  # noqa: FBT001, FBT002 - as in redis-py
+        push_request: bool = False,  # noqa: FBT001, FBT002 - as in redis-py
+        timeout: Any = SENTINEL,
+    ) -> Any:
+        """Return the next reply, or raise when ``timeout`` seconds are over; default: the connection's."""
+        bound_s = self._socket_timeout if timeout is SENTINEL else timeout
+        self._until_ns = self._limit_ns
+        if bound_s is not None:
+            own_ns = _CLOCK.elapsed_ns() + int(bound_s * SECOND_NS)
+            self._until_ns = own_ns if self._limit_ns is None else min(own_ns, self._limit_ns)
+        self._generation = self.route.generation() if self.route else 0
+        return super().read_response(disable_decoding, push_request, timeout=bound_s)
 
-_IN_A_URL = {"host", "port", "path", "db", "username", "password", "connection_class"}
+    def read_from_socket(
+        self,
+        timeout: Any = SENTINEL,
+        raise_on_timeout: bool = True,  # noqa: FBT001, FBT002 - as in redis-py
+    ) -> Any:
+        """Read one piece, within the rest of the reply's time."""
+        if raise_on_timeout and self._until_ns is not None:
+            if self.route is not None:
+                self._watch(self.route)
+            timeout = self._left_s()
+        return super().read_from_socket(timeout, raise_on_timeout)
 
+    def _watch(self, route: Route) -> None:
+        """Wait until there is something to read or the time is over; raise when the endpoint is another one."""
+        sock = self._sock
+        if sock is None or (hasattr(sock, "pending") and sock.pending()):
+            return
+        poller = select.poll()
+        poller.register(sock, select.POLLIN)
+        while (left_s := self._left_s()) > _READ_S_MIN and not poller.poll(min(LOOK_S, left_s) * 1000):
+            if route.generation() != self._generation:
+                raise RedisConnectionError(MOVED_ON)
 
-def _parsed(url: str) -> dict[str, Any]:
-    """Parse the URL, for any topology; where there are several hosts, the first represents all."""
-    try:
-        if url.partition("://")[0].lower().partition("+")[2]:
-            return _first(parse_redis_url(url))
-        found = dict(parse_url(url))  # type: ignore[no-untyped-call]
-        if found.keys() - _IN_A_URL:
-            raise RedisUrlError("has an option after its path", "everything but ?db=N is a setting under redis:")
-    except ValueError as error:
-        why = f" ({error})" if isinstance(error, RedisUrlError) else ""  # what other errors quote may be a password
-        raise StoreRefusedError(
-            f"redis.url cannot be read{why}: write redis://host:port/db, rediss://host:port/db, "
-            "unix:///path/to/socket, redis+sentinel://host:port,host:port/master/db or "
-            "redis+cluster://host:port,host:port, and percent-encode special characters in the password"
-        ) from None
-    return found
+    def _left_s(self) -> float:
+        assert self._until_ns is not None
+        return max(_READ_S_MIN, (self._until_ns - _CLOCK.elapsed_ns()) / SECOND_NS)
 
 
-def _first(url: RedisUrl) -> dict[str, Any]:
-    host, port = url.nodes[0]
-    found: dict[str, Any] = {"host": host, "port": port, "db": url.db}
-    found |= {"username": url.username} if url.username else {}
-    found |= {"password": url.password} if url.password else {}
-    return found | ({"connection_class": SSLConnection} if url.is_tls else {})
-
-
-def topology(url: str) -> Topology:
-    """Return how the server behind ``url``, which ``options`` could read, is found."""
-    kind = url.partition("://")[0].lower().partition("+")[2]
-    return Topology(kind) if kind else Topology.STANDALONE
-
-
-def _kept_alive(timeout_s: float) -> dict[str, Any]:
-    """Return the options that notice a silent peer: sent data must be acknowledged within the time-out."""
-    found = {getattr(socket, name): value for name, value in KEEPALIVE.items() if hasattr(socket, name)}
-    if hasattr(socket, "TCP_USER_TIMEOUT"):
-        found[socket.TCP_USER_TIMEOUT] = max(1, round(timeout_s * 1000))
-    return {"socket_keepalive": True, "socket_keepalive_options": found}
-
-
-def _tls(settings: RedisOptions) -> dict[str, Any]:
-    files = {
-        "ssl_ca_certs": settings.tls_ca_file,
-        "ssl_certfile": settings.tls_cert_file,
-        "ssl_keyfile": settings.tls_key_file,
-    }
-    return {"ssl_cert_reqs": "required", "ssl_check_hostname": True} | {k: v for k, v in files.items() if v}
-
-
-def address(kwargs: dict[str, Any]) -> str:
-    """Return where a client connects to, for people; never a credential."""
-    return (
-        str(kwargs["path"]) if kwargs.get("path") else f"{kwargs.get('host', 'localhost')}:{kwargs.get('port', 6379)}"
-    )
+def parser_class(route: Route | None) -> type[BoundedParser]:
+    """Return the parser for the connections of a client with this route."""
+    if route is None or route.is_search:
+        return BoundedParser
+    return type("FollowingParser", (BoundedParser,), {"route": route})
 
 
 def translate(error: Exception, *, where: str, operation: str, is_routed: bool = False) -> TenureError:
@@ -216,11 +184,6 @@ def _moved(error: MovedError | AskError, where: str, operation: str, *, is_route
         # The keys lie on two nodes for now. A script that saw half of them would decide wrongly, so none runs.
         return _unavailable(where, operation, "the slot of these keys is being moved to another node")
     return _unavailable(where, operation, f"another node serves these keys now ({error})")
-
-
-def wait_ms(settings: RedisOptions) -> int:
-    """Return for how long a durable call waits for a replica; 0: it does not."""
-    return round(settings.durability_timeout_s * 1000) if settings.durability == "replica" else 0
 
 
 def durably(parts: Sequence[Any], bound_ms: int) -> list[Sequence[Any]]:
