@@ -56,7 +56,7 @@ class Sessions(CallBuilder):
 
     def dying(self) -> Call[list[str]]:
         """Read the sessions that are condemned and not buried: someone must give their runs back."""
-        return self._call("set_read", {}, lambda r: sorted(texts(r)), keys={"set": self.keys.dying})
+        return self._call("set_read", {}, lambda r: sorted(texts(filter(_is_text, r))), keys={"set": self.keys.dying})
 
     def bury(self, session: str) -> Call[None]:
         """Forget a condemned session whose runs have been given back."""
@@ -79,8 +79,10 @@ class Sessions(CallBuilder):
 
     def list(self) -> Call[dict[str, int]]:
         """Read every open session with its beat counter. Last in the class: it hides the type of this name."""
-        parse = lambda r: {text(session): foreign_number(counter) or 0 for session, counter in pairs(r)}  # noqa: E731
-        return self._hash(self.keys.sessions, parse)
+        return self._hash(
+            self.keys.sessions,
+            lambda r: {text(name): foreign_number(counter) or 0 for name, counter in pairs(r) if _is_text(name)},
+        )
 
 
 def check_session(session: str) -> str:
@@ -89,3 +91,12 @@ def check_session(session: str) -> str:
     assert session.isprintable(), session
     assert not set(session) & {"|", " "}, session
     return session
+
+
+def _is_text(name: bytes) -> bool:
+    """Return whether a call can carry ``name`` back: none of another form is a session's."""
+    try:
+        name.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

@@ -198,3 +198,25 @@ def test_a_queue_name_that_nobody_can_have_written_is_passed_over(server: Server
     replica.live_for(31_000)
 
     assert not [each for each in replica.told if each["event"] in {"duty_refused", "queue_refused"}]
+
+
+@LONG_ON_FAKEREDIS
+@pytest.mark.parametrize("beats", [b"", b"rubbish", b"-1", b"007", b"1e300", b"9" * 16, b"9" * 400])
+def test_a_beat_counter_that_nobody_wrote_keeps_no_runs_of_a_lost_machine(server: Server, beats: bytes) -> None:
+    """It reads as 0 for whoever watches it; the script that compares it once more must read it as the same."""
+    replica = Replica(server)
+    replica.hold(LOST, "theirs")
+    replica.store.raw.hset(server.keys.sessions, LOST, beats)
+    replica.live_for(2 * LEASE_MS)
+    assert replica.store.raw.hget(server.keys.queue("default").run, "theirs") is None
+    assert replica.asked.count("session_condemn") == 1
+
+
+def test_a_session_whose_name_is_no_text_is_passed_over(server: Server) -> None:
+    """No call could name it: it was asked about every 50 ms, and every dying one was another session."""
+    replica = Replica(server)
+    replica.store.raw.hset(server.keys.sessions, b"\xff", "0")
+    replica.store.raw.sadd(server.keys.dying, b"\xff")
+    replica.live_for(2 * LEASE_MS)
+    assert "session_condemn" not in replica.asked
+    assert replica.asked.count("hash_read") <= 2 * LEASE_MS // BEAT_MS + 1
