@@ -104,6 +104,25 @@ def test_no_field_of_the_lease_ends_a_process_or_the_fires(cluster: Cluster, fie
         assert len(cluster.world.server.granted) - kept <= 3, "it settles"
 
 
+def test_a_standby_named_as_the_holder_takes_no_term_of_another(cluster: Cluster) -> None:
+    """By the nonce that it reads it would hold the very term of the leader: both renew it, and the fence takes both."""
+    raw, lease = cluster.world.server.store.raw, cluster.world.server.keys.lease
+    (leader,) = cluster.leaders
+    (standby,) = {name for name in raw.hkeys(cluster.world.server.keys.candidates) if name != raw.hget(lease, "holder")}
+    for _ in range(10 * LEASE_S):
+        raw.hset(lease, "holder", standby)  # the leader's next renewal corrects it
+        cluster.pass_s(0.13)
+        assert cluster.leaders == [leader]
+    cluster.check("the standby's name")
+
+    next(replica for replica in cluster.replicas if replica.name == leader).kill()
+    raw.hset(lease, "holder", standby)
+    cluster.pass_s(2 * LEASE_S + 0.5)
+    assert cluster.leaders == [name for name in ("one", "two") if name != leader], (
+        "a dead leader's term ends by silence"
+    )
+
+
 @pytest.mark.parametrize("field", ["epoch", "nonce", "holder", "seq", "until", "duration"])
 def test_what_a_dead_leader_left_unreadable_ends_by_silence(cluster: Cluster, field: str) -> None:
     """Nobody renews it, so nobody could heal it: a whole default duration on the own clock, and a standby leads."""

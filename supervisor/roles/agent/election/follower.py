@@ -110,8 +110,11 @@ class ElectionFollower:
         """Ask at once for a term that is ours by the record, though this replica does not hold it.
 
         A late copy of an old question was granted: its nonce asks again, and adopts it. Or the record is of an
-        earlier term, because Redis went back in time: only a later epoch will do then.
+        earlier term, because Redis went back in time: only a later epoch will do then. A nonce that this replica never
+        asked with is another's, whatever name stands beside it: who has it renews, or the term ends by silence.
         """
+        if view.nonce and view.epoch >= self._memory.lease.floor and not self._memory.has_asked(view.nonce):
+            return
         self._is_vacant = True
         self._at.board.next_nonce = view.nonce if view.epoch >= self._memory.lease.floor else None
 
@@ -234,6 +237,7 @@ class ElectionFollower:
             return None
         nonce = at.board.next_nonce or at.new_nonce()
         at.board.next_nonce = nonce
+        self._memory.asking(nonce)
         self._memory.move(ElectorEvent.CAMPAIGN)
         asked_at_ns = at.now()
         try:

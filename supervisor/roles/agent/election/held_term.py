@@ -113,6 +113,7 @@ class HeldTerm:
         self._memory.move(ElectorEvent.PROMOTE)
         nonce = at.board.next_nonce or at.new_nonce()
         at.board.next_nonce = nonce
+        self._memory.asking(nonce)
         self.term = replace(self.term, trusted_until_ns=0)
         self._publish(self.term)
         return at.leases.promote(

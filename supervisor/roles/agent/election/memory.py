@@ -7,6 +7,7 @@ Guarantees
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 
 from supervisor.core.election.clock_skew import Skew
@@ -15,6 +16,9 @@ from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.roles.agent.election.context import ElectionContext
 from supervisor.store.election.leases import LeaseCode, LeaseView
 from supervisor.store.wire.codec import foreign_number
+
+NONCES_MAX = 16
+"""Of so many questions a late copy is known again: each is followed by others only after it was answered."""
 
 _RENEWING = {LeaseCode.RENEWED, LeaseCode.RECLAIMED, LeaseCode.SAME}  # answers to what raised the sequence number
 
@@ -43,6 +47,16 @@ class ElectionMemory:
         """Redis' time of the last renewal of another's term, as last answered; it may stand still since. 0: none."""
         self.failures = 0  # unanswered questions in a row
         self.skew = Skew()  # of this machine's wall clock
+        self._nonces: deque[str] = deque(maxlen=NONCES_MAX)  # that this replica asked with, the latest last
+
+    def asking(self, nonce: str) -> None:
+        """Note a nonce that a question is about to be sent with."""
+        if nonce not in self._nonces:
+            self._nonces.append(nonce)
+
+    def has_asked(self, nonce: str) -> bool:
+        """Return whether this replica ever asked with ``nonce``, as far as it remembers."""
+        return nonce in self._nonces
 
     def move(self, event: ElectorEvent) -> None:
         """Let ``event`` happen to the state."""
@@ -52,6 +66,8 @@ class ElectionMemory:
         """Remember what a predecessor of this agent saw: the term of this replica, else the latest of another."""
         header, term = self._at.board.header, self._at.board.term()
         epoch = term.epoch or header.foreign_epoch
+        for nonce in (term.nonce, self._at.board.next_nonce):
+            self.asking(nonce or "")
         is_anothers = epoch > term.epoch
         believed_until_ns = self._at.now() + self._at.timing.duration_ns if is_anothers else 0
         self.lease = Memory(floor=epoch, epoch=epoch, trusted_until_ns=believed_until_ns)

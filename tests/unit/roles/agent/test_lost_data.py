@@ -211,14 +211,27 @@ def test_a_record_of_an_earlier_term_of_this_replica_is_taken_over_at_once() -> 
 
 def test_a_term_that_a_late_copy_of_an_old_question_won_is_adopted() -> None:
     """By the record this replica holds a term that it does not know: its nonce asks again."""
+    follower = Scripted().lead().to_renewal()
+    follower.answer(view(LeaseCode.LOST, epoch=9))
+    follower.answer([])  # who else there is
+    follower.wait()
+    follower.answer(view(LeaseCode.DENIED, epoch=10, nonce=NONCES[0], holder="me"))
+    assert follower.script == "lease_campaign"
+    assert follower.argument("nonce") == NONCES[0]
+    follower.answer(view(LeaseCode.SAME, epoch=10, nonce=NONCES[0], holder="me", seq=4))
+
+    assert follower.script == "lease_renew"
+
+
+def test_a_term_of_a_nonce_that_it_never_asked_with_is_anothers_whatever_name_stands_there() -> None:
+    """A hand wrote the name. The holder renews, or the term ends by silence as any other does."""
     follower = Scripted().stand_by()
     follower.wait()
     follower.answer(view(LeaseCode.DENIED, epoch=9, nonce="e" * 32, holder="me"))
+    assert isinstance(follower.step, Listen)
+    follower.wait()
     assert follower.script == "lease_campaign"
-    assert follower.argument("nonce") == "e" * 32
-    follower.answer(view(LeaseCode.SAME, epoch=9, nonce="e" * 32, holder="me", seq=4))
-
-    assert follower.script == "lease_renew"
+    assert (follower.argument("mode"), follower.argument("nonce")) == ("expired", NONCES[0])
 
 
 def test_a_term_below_the_floor_is_never_adopted() -> None:
