@@ -23,35 +23,76 @@ local function is_of(data, job)
   return (job or '') == '' or job_of(data) == job
 end
 
--- The queue that knows a run of `job` (see is_of): `queue` itself if one is named, else the first of all.
-local function queue_of(queue, id, job)
-  local queues = { queue }
-  if queue == '' then
-    queues = redis.call('SMEMBERS', keys.queues)
-    table.sort(queues)
+-- Whether `queue` knows a run of `job` (see is_of).
+local function is_in(queue, id, job)
+  local data = redis.call('HGET', keys.data(queue), id)
+  return (data or redis.call('HEXISTS', keys.run(queue), id) == 1) and is_of(data, job)
+end
+
+-- Which of `ids` are fields of a hash: each as a field of the table returned. Of a short one all fields cost less.
+local function fields_of(hash, ids)
+  local length, found = redis.call('HLEN', hash), {}
+  if length == 0 then return found end
+  local is_short = length < #ids
+  for n, each in ipairs(redis.call(is_short and 'HKEYS' or 'HMGET', hash, unpack(is_short and {} or ids))) do
+    found[is_short and each or ids[n]] = each and true or nil
   end
-  for _, name in ipairs(queues) do
-    local data = redis.call('HGET', keys.data(name), id)
-    if (data or redis.call('HEXISTS', keys.run(name), id) == 1) and is_of(data, job) then return name end
+  return found
+end
+
+-- Note in `found`, for each of `ids`, that `queue` knows a run of it and of the job beside it, if it comes first by name.
+local function look_into(queue, ids, jobs, found)
+  local data, run = fields_of(keys.data(queue), ids), fields_of(keys.run(queue), ids)
+  if not next(data) and not next(run) then return end
+  for n, id in ipairs(ids) do
+    if (data[id] or run[id]) and is_of(redis.call('HGET', keys.data(queue), id), jobs[n])
+      and (not found[n] or queue < found[n]) then
+      found[n] = queue
+    end
   end
-  return nil
+end
+
+-- The queues that know `ids`, up to 100, each of the job beside it; of several the first by name. However many they are,
+-- each queue costs one look. Where a key of a queue is not ours, it hides no run of another: raises if that hid all.
+local function queues_of(ids, jobs)
+  local found, foreign = {}, nil
+  if #ids == 0 then return found end
+  for _, queue in ipairs(redis.call('SMEMBERS', keys.queues)) do
+    if not pcall(look_into, queue, ids, jobs, found) then
+      foreign = queue
+    end
+  end
+  if foreign and next(found) == nil then
+    look_into(foreign, ids, jobs, found)
+  end
+  return found
 end
 
 -- The queues that know the runs named in ARGV from `first` on, by their places; nil and a refusal where those are not up
 -- to 100 runs of queue, id and job. Raises if a key of such a queue holds another type.
 local RUN_FIELDS = 3
 local function queues_named(first)
-  local count, found, checked = (#ARGV - first + 1) / RUN_FIELDS, {}, {}
+  local count, found, ids, jobs, places = (#ARGV - first + 1) / RUN_FIELDS, {}, {}, {}, {}
   if count < 1 or count > 100 or count ~= math.floor(count) then
     return nil, refuse('up to 100 runs of queue, id and job')
   end
   for i = first, #ARGV, RUN_FIELDS do
-    local queue = queue_of(ARGV[i], ARGV[i + 1], ARGV[i + 2])
-    if queue and not checked[queue] then
+    if ARGV[i] == '' then
+      local n = #ids + 1
+      ids[n], jobs[n], places[n] = ARGV[i + 1], ARGV[i + 2], i
+    elseif is_in(ARGV[i], ARGV[i + 1], ARGV[i + 2]) then
+      found[i] = ARGV[i]
+    end
+  end
+  for n, queue in pairs(queues_of(ids, jobs)) do
+    found[places[n]] = queue
+  end
+  local checked = {}
+  for _, queue in pairs(found) do
+    if not checked[queue] then
       checked[queue] = true
       check_queue(queue)
     end
-    found[i] = queue
   end
   return found
 end

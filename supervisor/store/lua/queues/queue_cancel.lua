@@ -61,7 +61,7 @@ local queues, refused = queues_named(FIRST)
 if refused then return refused end
 for i = FIRST, #ARGV, RUN_FIELDS do
   local id, n = ARGV[i + 1], #reply
-  local queue = queues[i] and queue_of(queues[i], id) -- the same run may be named twice
+  local queue = queues[i] and is_in(queues[i], id) and queues[i] -- the same run may be named twice
   reply[n + 1], reply[n + 2], reply[n + 3] = 'UNKNOWN', '', ''
   if queue then
     reply[n + 2] = queue

@@ -28,9 +28,20 @@ local function await(id)
   redis.pcall('HSET', awaited, id, bells == '' and bell or bells .. ' ' .. bell)
 end
 
+local known, ids, places = {}, {}, {}
 for i = FIRST, #ARGV, FIELDS do
-  local id = ARGV[i + 1]
-  local queue = (ARGV[i] ~= '' and queue_of(ARGV[i], id)) or queue_of('', id)
+  if ARGV[i] ~= '' and is_in(ARGV[i], ARGV[i + 1]) then
+    known[i] = ARGV[i]
+  else
+    ids[#ids + 1], places[#places + 1] = ARGV[i + 1], i
+  end
+end
+for n, queue in pairs(queues_of(ids, {})) do
+  known[places[n]] = queue
+end
+
+for i = FIRST, #ARGV, FIELDS do
+  local id, queue = ARGV[i + 1], known[i]
   if queue and redis.call('ZSCORE', keys.dead(queue), id) then
     queue = nil
   end

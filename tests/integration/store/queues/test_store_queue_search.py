@@ -1,0 +1,86 @@
+"""Runs that are named without their queue: found wherever they are, at a price that does not multiply."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from supervisor.core.errors import StoreRefusedError
+from supervisor.store.queues.control import CancelCode, QueueControl
+from supervisor.store.queues.run_records import RunEnds
+from supervisor.store.queues.runs import Queues
+from tests.kit.builders import StoreCalls, envelope
+from tests.kit.servers import Server
+
+Ask = Callable[[StoreCalls, Sequence[tuple[str, str]]], list[str]]
+
+
+def cancel(world: StoreCalls, runs: Sequence[tuple[str, str]]) -> list[str]:
+    done = world.run(QueueControl(world.keys).cancel(runs, by="me", reason=""))
+    return [each.queue for each in done]
+
+
+def hasten(world: StoreCalls, runs: Sequence[tuple[str, str]]) -> list[str]:
+    return [each.queue for each in world.run(QueueControl(world.keys).hasten(runs))]
+
+
+def prioritize(world: StoreCalls, runs: Sequence[tuple[str, str]]) -> list[str]:
+    return [each.queue for each in world.run(QueueControl(world.keys).set_priority(runs, 0))]
+
+
+def wait_for(world: StoreCalls, runs: Sequence[tuple[str, str]]) -> list[str]:
+    found: list[str] = world.run(RunEnds(world.keys).awaited("ab", runs))
+    return found
+
+
+ASKS = pytest.mark.parametrize("ask", [cancel, hasten, prioritize, wait_for])
+
+
+@ASKS
+def test_a_run_is_found_in_the_first_queue_by_name_that_knows_it(world: StoreCalls, ask: Ask) -> None:
+    """Short queues are looked through, of long ones the ids are asked for: both find the same."""
+    for queue in ("b", "a", "c"):
+        world.enqueue(envelope("twice", queue=queue), *(envelope(f"{queue}{n}", queue=queue) for n in range(5)))
+    assert ask(world, [("", "twice")]) == ["a"]
+    assert ask(world, [("", "c4"), ("", "nowhere"), ("b", "b0"), ("", "a1")]) == ["c", "", "b", "a"]
+
+
+@pytest.mark.parametrize("key", ["data", "run"])
+@ASKS
+def test_a_foreign_key_of_one_queue_hides_no_run_of_another(world: StoreCalls, ask: Ask, key: str) -> None:
+    """It refused the search for every run that was not in a queue before it by name."""
+    world.enqueue(envelope("r", queue="b"))
+    world.raw.sadd(world.keys.queues, "a")
+    world.raw.set(getattr(world.keys.queue("a"), key), "another program's")
+    assert ask(world, [("", "r")]) == ["b"]
+    with pytest.raises(StoreRefusedError, match="another type"):
+        ask(world, [("", "perhaps-there")])
+
+
+def test_a_run_of_another_job_is_passed_over(world: StoreCalls) -> None:
+    """A request that was judged by a job is for a run of it, wherever."""
+    world.enqueue(envelope("r", queue="a", job="theirs"), envelope("r", queue="b", job="ours"))
+    (done,) = world.run(QueueControl(world.keys).cancel([("", "r", "ours")], by="me", reason=""))
+    assert (done.code, done.queue) == (CancelCode.CANCELLED, "b")
+
+
+@pytest.mark.server
+@ASKS
+@pytest.mark.parametrize("server", ["real"], indirect=True)
+def test_the_price_of_a_search_is_a_look_into_each_queue_not_one_for_each_run(server: Server, ask: Ask) -> None:
+    """A hundred runs among 5,000 queues held the server for six seconds, longer than a lease."""
+    world = StoreCalls(server)
+    names = [f"tenant-{n}" for n in range(50)]
+    world.enqueue(*(envelope(f"own-{name}", queue=name) for name in names))
+    ask(world, [("", "gone")])
+
+    def commands() -> int:
+        stats: dict[str, Any] = world.raw.info("commandstats")
+        return sum(each["calls"] for name, each in stats.items() if name != "cmdstat_info")
+
+    before = commands()
+    assert ask(world, [("", f"gone-{n}") for n in range(100)]) == [""] * 100
+    assert commands() - before < 5 * len(names) + 150
+    assert world.run(Queues(world.keys).names()) == sorted(names)
