@@ -13,12 +13,13 @@ Does not guarantee
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypedDict, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypedDict
 
 from sqlalchemy import Connection, Table, and_, delete, insert, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
+from supervisor.operations import slices
 from tenure import Context, job
 from tenure.jobs.identity.changes import Bound, Changes, KnownDomain, decide
 from tenure.jobs.identity.database import DEFAULT, DatabaseArgument, alone, open_database
@@ -30,7 +31,6 @@ MAX_DISABLED = "10%"
 BATCH_ROWS = 500  # eight columns each stay far below the 32766 variables of SQLite
 
 Row = Mapping[str, Any]
-T = TypeVar("T")
 
 _NATIVE: dict[str, Callable[[Table], Any]] = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
@@ -100,7 +100,7 @@ def sync(
     if upstream:  # an empty list came this far only because the caller believes it
         bound.refuse(source, changes, known)
     _write(connection, source, changes, now_ms)
-    for batch in batches([domain.id for domain in upstream]):
+    for batch in slices([domain.id for domain in upstream], BATCH_ROWS):
         connection.execute(update(domains).where(domains.c.id.in_(batch)).values(last_seen=now_ms))
     added, removed = _sync_endpoints(connection, source, upstream)
     return SyncResult(
@@ -117,7 +117,7 @@ def sync(
 def _known(connection: Connection, source: str, upstream: Sequence[UpstreamDomain]) -> list[KnownDomain]:
     columns = select(*(domains.c[name] for name in ("id", "name", "tenant", "state", "source", "vanished")))
     rows = list(connection.execute(columns.where(domains.c.source == source)))
-    for batch in batches(upstream):
+    for batch in slices(upstream, BATCH_ROWS):
         shares = or_(domains.c.id.in_([one.id for one in batch]), domains.c.name.in_([one.name for one in batch]))
         rows += connection.execute(columns.where(domains.c.source != source, shares))
     return [KnownDomain(*row) for row in rows]
@@ -140,7 +140,7 @@ def _write(connection: Connection, source: str, changes: Changes, now_ms: int) -
         for one, state in changes.written
     ]
     upsert(connection, domains, rows, key=["id"], set_=["name", "tenant", "state", "last_seen", "vanished"])
-    for batch in batches(changes.vanished):
+    for batch in slices(changes.vanished, BATCH_ROWS):
         gone = update(domains).where(domains.c.id.in_(batch))
         connection.execute(gone.values(state=DISABLED, vanished=now_ms))
 
@@ -148,7 +148,7 @@ def _write(connection: Connection, source: str, changes: Changes, now_ms: int) -
 def _sync_endpoints(connection: Connection, source: str, upstream: Sequence[UpstreamDomain]) -> tuple[int, int]:
     """Return how many endpoints were added and removed; those of other origin, and unmentioned ones, stay."""
     added = removed = 0
-    for batch in batches([domain for domain in upstream if domain.endpoints is not None]):
+    for batch in slices([domain for domain in upstream if domain.endpoints is not None], BATCH_ROWS):
         wanted = {(domain.id, url): None for domain in batch for url in domain.endpoints or ()}  # in order, each once
         found = connection.execute(
             select(endpoints.c.domain_id, endpoints.c.url, endpoints.c.id, endpoints.c.source).where(
@@ -163,17 +163,11 @@ def _sync_endpoints(connection: Connection, source: str, upstream: Sequence[Upst
         ]
         gone = [row.id for row in found if row.source == source and (row.domain_id, row.url) not in wanted]
         upsert(connection, endpoints, new, key=["domain_id", "url"], set_=[])
-        for ids in batches(gone):
+        for ids in slices(gone, BATCH_ROWS):
             connection.execute(delete(endpoints).where(endpoints.c.id.in_(ids)))
         added += len(new)
         removed += len(gone)
     return added, removed
-
-
-def batches(items: Sequence[T], size: int = BATCH_ROWS) -> Iterator[Sequence[T]]:
-    """Yield ``items`` in pieces of at most ``size``."""
-    for start in range(0, len(items), size):
-        yield items[start : start + size]
 
 
 def upsert(
@@ -181,7 +175,7 @@ def upsert(
 ) -> None:
     """Insert ``rows``; where ``key`` exists already, set the columns ``set_`` instead, or nothing if it names none."""
     native = _NATIVE.get(connection.dialect.name)
-    for batch in batches(rows):
+    for batch in slices(rows, BATCH_ROWS):
         if native is None:
             upsert_portably(connection, table, batch, key=key, set_=set_)
             continue

@@ -126,7 +126,8 @@ class PluginHost(Resource):
         except BaseException:
             if is_new or not live.instance.is_alive:
                 live.instance.kill()
-                self._drop(name, live)
+                if self._live.get(name) is live:
+                    del self._live[name]
             raise
         if is_new:
             self._switch(name, live)
@@ -178,10 +179,6 @@ class PluginHost(Resource):
         note = f"version {before.instance.version} gave way to {version}"
         self._tell("plugin_upgraded", note, subject=name, version=version, before=before.instance.version)
         before.instance.stop()
-
-    def _drop(self, name: str, live: _Live) -> None:
-        if self._live.get(name) is live:
-            del self._live[name]
 
     def _forget(self, name: str, why: str, *, level: str = "info", among: int = 1) -> None:
         live = self._live.pop(name)

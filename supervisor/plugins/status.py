@@ -201,7 +201,11 @@ class PluginStatus:
             record.id
             for record, options in self._schedules(subject.name)
             if digest_of({**subject.registered.settings.options, **options}) == wanted
-            or (record.pause is not None and record.pause.by == _by(subject.name) and _has_placeholder(options))
+            or (
+                record.pause is not None
+                and record.pause.by == _by(subject.name)
+                and b"{{" in msgspec.json.encode(options)
+            )
         ]
 
     def schedules_running(self, name: str) -> list[str]:
@@ -235,11 +239,6 @@ def _options(record: Record, name: str) -> Mapping[str, Any] | None:
         return None
     options = template.args.get("options")
     return options if isinstance(options, Mapping) else {}
-
-
-def _has_placeholder(options: Mapping[str, Any]) -> bool:
-    """Return whether each run has options of its own."""
-    return b"{{" in msgspec.json.encode(options)
 
 
 def _by(name: str) -> str:

@@ -123,8 +123,6 @@ class Keys(LeaseKeys):
     """Hash. Schedule to the JSON of its pause, which outlives any reload: reason, by, at_ms, until_ms."""
     schedule_state: str
     """Hash. Schedule to its counters and its latest decisions, packed."""
-    schedule_invalid: str
-    """Hash. Schedule to revision and reason, on a line each, where the leader cannot use its definition."""
     schedule_wait: str
     """Hash. Schedule to what the end of one of its runs must cause; absent where nothing waits."""
     schedule_gone: str
@@ -139,8 +137,6 @@ class Keys(LeaseKeys):
     """Hash. Session to its last turn, so that a turn whose reply was lost can be asked again."""
     jobs: str
     """Hash. Job name to the JSON that bare producers route by."""
-    limit_unique: str
-    """Hash. Unique key to ``queue id`` of the run that holds it; the other limits: lua/lib/limits.lua."""
     queues: str
     """Set. Every queue that ever held a run."""
     schedule_promised: str

@@ -120,7 +120,8 @@ class _Output:
         exc_info = event.pop("exc_info", None)
         event.pop("stack_info", None)
         if exc_info:
-            event.update(self._exception(sys.exc_info() if exc_info is True else exc_info))
+            shown = exception_text if self.is_console else exception_fields
+            event.update(shown(sys.exc_info() if exc_info is True else exc_info))
         for name, value in event.items():
             fields[f"{name}_" if name in _RESERVED else name] = mask_entry(name, value, also=also, chars=chars)
         if self.sink.dropped:
@@ -130,9 +131,6 @@ class _Output:
         if (output := heard()) is not None:
             output.add(run_line(fields))
         return self.render(fields)
-
-    def _exception(self, exc_info: Any) -> Event:
-        return exception_text(exc_info) if self.is_console else exception_fields(exc_info)
 
 
 class _StdlibHandler(logging.Handler):

@@ -79,11 +79,6 @@ def enter_run(fields: Mapping[str, Any] | None, speaker: tuple[Keeper, Attempt] 
     _SPEAKER.set(speaker)
 
 
-def current_speaker() -> tuple[Keeper, Attempt] | None:
-    """Return the attempt that what is written right now belongs to, and its keeper; None where none is kept."""
-    return _SPEAKER.get()
-
-
 def current_run() -> Mapping[str, Any] | None:
     """Return the fields of the run that is executed right now; None outside of runs."""
     return _RUN.get()
@@ -230,7 +225,7 @@ os.register_at_fork(after_in_child=_forked)
 
 def heard() -> RunOutput | None:
     """Return the output that text of this moment belongs to; None if it is nobody's, or is not kept."""
-    speaker = current_speaker()
+    speaker = _SPEAKER.get()
     if speaker is None or _is_child:
         return None
     keeper, attempt = speaker

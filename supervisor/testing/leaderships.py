@@ -30,7 +30,7 @@ class SimulatedLeadership:
         self._is_ending = False
         self._is_looking = False
         self.is_cut = False
-        self.contender = contender(self._changed)
+        self.contender = contender(lambda: world.after(0, self._look))
         self.actor = Actor(
             world,
             clock,
@@ -57,9 +57,6 @@ class SimulatedLeadership:
     def is_calling(self) -> bool:
         """Return False: ``end`` waits for nobody."""
         return False
-
-    def _changed(self) -> None:
-        self._world.after(0, self._look)
 
     def _look(self) -> None:
         """Call back what is due; look again when that may change by time alone."""

@@ -119,17 +119,13 @@ class _Interpreter:
         self._compiled: dict[str, Any] = {}
         first = fakeredis.FakeRedis(server=fakeredis.FakeServer())
         first.eval("return 1", 0)
-        self._lua = self._environment(first)
+        # The Lua state that fakeredis prepared, with its cjson and its redis.error_reply.
+        self._lua: Any = first.connection_pool.connection_kwargs["server"]._lua_runtime
         self._compile = self._lua.eval("function(source) return assert(loadstring(source)) end")
         self._run = self._lua.eval(_RUNNER)
         self._table = self._lua.table_from
         redis = self._lua.globals()[b"redis"]
         redis[b"call"], redis[b"pcall"] = self._call, self._pcall
-
-    @staticmethod
-    def _environment(client: fakeredis.FakeRedis) -> Any:
-        """Return the Lua state that fakeredis prepared, with its cjson and its redis.error_reply."""
-        return client.connection_pool.connection_kwargs["server"]._lua_runtime
 
     def run(self, socket: Any, item: Script, call: Call[Any]) -> Any:
         """Run one script on the data behind ``socket``."""

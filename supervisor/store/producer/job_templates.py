@@ -48,12 +48,7 @@ class JobTemplate:
         return content_of(self.template.job, {**self._defaults, **self._admit(args)})
 
     def pack(self, run_id: str, args: Args, tail: bytes) -> bytes:
-        """Return a run as packed for the queue.
-
-        Args:
-            run_id: its checked identity.
-            args: its arguments.
-            tail: of the moment, from ``tail``.
+        """Return a run as ``ArgumentsTemplate.pack`` does, with the arguments that the job takes and has by default.
 
         Raises:
             ArgumentsError: the job does not take them, or they are no JSON.
