@@ -17,9 +17,10 @@ from __future__ import annotations
 import os
 import select
 import socket
-import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, wait
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple
 
 from supervisor.clock import Clock, SystemClock
@@ -49,38 +50,21 @@ class _LookUp:
 
     def __init__(self, host: str, port: int, clock: Clock) -> None:
         self.began_ns = clock.elapsed_ns()
-        self._clock = clock
-        self._host, self._port = host, port
-        self._ended = threading.Event()
-        self._found: list[Address] = []
-        self._error: OSError | None = None
-        self._thread = threads.start(self._work, "look-up")
+        self.answer: Future[list[Address]] = Future()
+        self._thread = threads.start(partial(self._work, host, port), "look-up")
 
     @property
     def is_alive(self) -> bool:
         """True if it is under way, or has an answer; a fork takes the thread away."""
-        return self._ended.is_set() or self._thread.is_alive()
+        return self.answer.done() or self._thread.is_alive()
 
-    def _work(self) -> None:
+    def _work(self, host: str, port: int) -> None:
         try:
-            self._found = _addresses(self._host, self._port)
+            self.answer.set_result(_addresses(host, port))
         except OSError as error:
-            self._error = error
+            self.answer.set_exception(error)
         except UnicodeError as error:
-            self._error = socket.gaierror(socket.EAI_NONAME, f"no name of a host ({error})")
-        self._ended.set()
-
-    def wait(self, until_ns: int) -> list[Address] | None:
-        """Return the addresses; None when the time is over first.
-
-        Raises:
-            OSError: the name cannot be looked up.
-        """
-        if not self._ended.wait(max(0.0, (until_ns - self._clock.elapsed_ns()) / SECOND_NS)):
-            return None
-        if self._error is not None:
-            raise self._error
-        return self._found
+            self.answer.set_exception(socket.gaierror(socket.EAI_NONAME, f"no name of a host ({error})"))
 
 
 class Dialler:
@@ -129,18 +113,17 @@ class Dialler:
         wait_until_ns = until_ns - left_ns // 10  # so that it is told what there was no answer from
         if served is not None:
             wait_until_ns = look_up.began_ns + min(PATIENCE_NS, left_ns // 3)
-        try:
-            found = look_up.wait(wait_until_ns)
-        except OSError as error:
-            self._looking.pop(place, None)
-            if served is None or (isinstance(error, socket.gaierror) and error.errno in _GONE):
-                raise
-            return [served]
-        if found is None:
+        if not wait([look_up.answer], max(0.0, (wait_until_ns - self._clock.elapsed_ns()) / SECOND_NS)).done:
             if served is None:
                 raise socket.gaierror(socket.EAI_AGAIN, "The name server gives no answer in time")
             return [served]  # the answer stays for the next caller
         self._looking.pop(place, None)
+        try:
+            found = look_up.answer.result()
+        except OSError as error:
+            if served is None or (isinstance(error, socket.gaierror) and error.errno in _GONE):
+                raise
+            return [served]
         return sorted(found, key=lambda address: address != served)
 
     def _race(

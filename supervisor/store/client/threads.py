@@ -10,7 +10,7 @@ import asyncio
 import errno
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from concurrent.futures import Future
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -36,29 +36,19 @@ async def result_of(work: Callable[[], T], name: str, *, discard: Callable[[T], 
     Raises:
         OSError: the system has no thread to give.
     """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[T] = loop.create_future()
-
-    def settle(found: T | None, error: Exception | None) -> None:
-        if future.done():
-            if error is None and discard is not None:
-                discard(found)  # type: ignore[arg-type]
-        elif error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(found)  # type: ignore[arg-type]
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()  # from now on nobody can cancel it: its result has to go somewhere
 
     def act() -> None:
-        found, failure = None, None
         try:
-            found = work()
+            future.set_result(work())
         except Exception as error:  # noqa: BLE001 - the caller's to judge
-            failure = error
-        with suppress(RuntimeError):
-            loop.call_soon_threadsafe(settle, found, failure)
-            return
-        if failure is None and discard is not None:  # the loop is closed
-            discard(found)  # type: ignore[arg-type]
+            future.set_exception(error)
 
     start(act, name)
-    return await future
+    try:
+        return await asyncio.wrap_future(future)
+    except BaseException:
+        if discard is not None:
+            future.add_done_callback(lambda done: None if done.exception() else discard(done.result()))
+        raise
