@@ -24,6 +24,7 @@ import structlog
 from structlog.contextvars import merge_contextvars
 
 from supervisor.clock import Clock, SystemClock
+from supervisor.core.units import SECOND_NS
 from supervisor.telemetry.log_lines.log_sink import FileSink, Sink, open_sink
 from supervisor.telemetry.log_lines.render import (
     FIELD_CHARS_MAX,
@@ -43,6 +44,7 @@ __all__ = ["LEVELS", "bind_run", "configure", "look", "retune"]
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
 _RESERVED = ("ts", "level", "cluster", "replica", "role", "pid")
+FOLD_S = 60.0
 EVERY_JOB = "*"
 """Stands for all jobs, and for lines outside of runs."""
 
@@ -266,3 +268,30 @@ def _route_stdlib(level: int) -> None:
     # Libraries' debug output is about their insides, and asyncio's alone would drown ours.
     root.setLevel(max(level, logging.INFO))
     logging.captureWarnings(capture=True)
+
+
+class RepeatedWarning:
+    """A warning that every request of a stranger may cause: the first at once, then a line a minute with their number.
+
+    It has the fields of its last occurrence.
+    """
+
+    def __init__(self, event: str, clock: Clock) -> None:
+        self._event = event
+        self._clock = clock
+        self._fields: dict[str, object] = {}
+        self._count = 0
+        self._told_ns: int | None = None
+
+    def add(self, **fields: object) -> None:
+        """Count one occurrence."""
+        self._count += 1
+        self._fields = fields
+        self.tell()
+
+    def tell(self) -> None:
+        """Log what has come since the last line, if that is a minute ago. Call it now and then."""
+        now_ns = self._clock.elapsed_ns()
+        if self._count and (self._told_ns is None or now_ns - self._told_ns >= FOLD_S * SECOND_NS):
+            structlog.get_logger().warning(self._event, count=self._count, **self._fields)
+            self._count, self._told_ns = 0, now_ns

@@ -26,7 +26,7 @@ from supervisor.core.supervision.health import HealthEndpoint
 from supervisor.roles.web.access.peers import Peers
 from supervisor.roles.web.connection_table import REQUEST_S, AddressTurns, ConnectionEntry, ConnectionTable
 from supervisor.roles.web.responses import HEADERS, PEER, unavailable
-from supervisor.telemetry.log_lines.fold import RepeatedWarning
+from supervisor.telemetry.logs import RepeatedWarning
 
 ACCEPTS_MAX = 512
 """Connections that are accepted in one turn of the loop: those of a flood are cheaper to accept than to leave waiting,

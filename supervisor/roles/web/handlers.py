@@ -40,7 +40,7 @@ from supervisor.roles.web.responses import (
 from supervisor.roles.web.status import status, status_text
 from supervisor.settings.schedules.calendars import ending_notes
 from supervisor.settings.web.tokens import Scope
-from supervisor.telemetry.log_lines.fold import RepeatedWarning
+from supervisor.telemetry.logs import RepeatedWarning
 from supervisor.telemetry.metrics import HEALTHCHECKS, HTTP_FAILURES, exposition
 from supervisor.version import __version__
 

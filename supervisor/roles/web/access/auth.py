@@ -29,7 +29,7 @@ from supervisor.core.units import SECOND_NS
 from supervisor.roles.web.responses import PEER
 from supervisor.settings.sections.web import Reads, WebSettings
 from supervisor.settings.web.tokens import Scope, Token, TokenFileError, find_token, read_tokens
-from supervisor.telemetry.log_lines.fold import RepeatedWarning
+from supervisor.telemetry.logs import RepeatedWarning
 from supervisor.telemetry.metrics import TOKENS_REFUSED
 
 ANY = "*"

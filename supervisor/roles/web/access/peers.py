@@ -15,7 +15,7 @@ from contextlib import suppress
 
 from supervisor.clock import Clock
 from supervisor.roles.web.connection_table import address_of
-from supervisor.telemetry.log_lines.fold import RepeatedWarning
+from supervisor.telemetry.logs import RepeatedWarning
 from supervisor.trust import peer_uid, uid_of
 
 

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from supervisor.roles.web.access import peers
 from supervisor.roles.web.access.peers import Peers
-from supervisor.telemetry.log_lines.fold import FOLD_S
+from supervisor.telemetry.logs import FOLD_S
 from tests.kit.clock import FakeClock
 
 OTHER = 54321

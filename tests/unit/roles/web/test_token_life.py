@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 from supervisor.roles.web.access.auth import ADDRESSES_MAX, BURST, REFILL_S, RequestGuard, TokenRefusals
 from supervisor.settings.sections.web import WebSettings
 from supervisor.settings.web.tokens import POWERFUL_JOBS, Scope, Token, is_powerful
-from supervisor.telemetry.log_lines.fold import FOLD_S
+from supervisor.telemetry.logs import FOLD_S
 from tests.kit.clock import FakeClock
 from tests.kit.tables import table
 from tests.unit.roles.web.test_rights import asked, code_of
