@@ -18,7 +18,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from types import TracebackType
 from typing import Any, NamedTuple, Self, cast
 
 from supervisor.core.durations import parse_duration
@@ -343,8 +342,6 @@ class ClusterFactory:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._cluster is not None:
             self._cluster.close()

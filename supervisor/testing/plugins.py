@@ -66,6 +66,12 @@ class Case:
         finally:
             host.close()
 
+    @contextmanager
+    def ready(self) -> Iterator[ReadyPlugin]:
+        """Return the plugin, ready to be called, in a host of its own."""
+        with self.host() as host:
+            yield host.ready(self.name, {})
+
     def tasks(self, ready: ReadyPlugin) -> list[Any]:
         """Return the first tasks of the plugin."""
         with closing(ready.instance.call("tasks", _params(ready))) as found:
@@ -133,32 +139,29 @@ def _definition_is_sound(case: Case) -> None:
     """Name, version and methods are there."""
     if case.plugin is not None:
         check_class(case.plugin)
-    with case.host() as host:
-        ready = host.ready(case.name, {})
+    with case.ready() as ready:
         assert ready.instance.version, "the plugin must have a version"
         assert ready.instance.methods, "the plugin must have a method to run"
 
 
 def _init_gives_a_mapping(case: Case) -> None:
     """Metadata of the plugin can be kept as JSON."""
-    with case.host() as host:
-        metadata = host.ready(case.name, {}).metadata
+    with case.ready() as ready:
+        metadata = ready.metadata
     assert isinstance(metadata, dict)
     msgspec.json.encode(metadata)
 
 
 def _init_is_repeatable(case: Case) -> None:
     """Each process calls it, and again after a restart: it must return the same."""
-    with case.host() as host:
-        ready = host.ready(case.name, {})
+    with case.ready() as ready:
         again = ready.instance.init(dict(ready.options))
     assert again == ready.metadata, f"init said {ready.metadata!r}, then {again!r}"
 
 
 def _verify_accepts_good_secrets(case: Case) -> None:
     """Twice, since it is called in each process."""
-    with case.host() as host:
-        ready = host.ready(case.name, {})
+    with case.ready() as ready:
         ready.instance.verify(dict(ready.options), dict(ready.secrets))
 
 
@@ -173,8 +176,7 @@ def _verify_refuses_bad_secrets(case: Case) -> None:
 
 def _tasks_are_mappings(case: Case) -> None:
     """Each becomes the argument of a run, which travels as JSON; the same ones come again when they are asked again."""
-    with case.host() as host:
-        ready = host.ready(case.name, {})
+    with case.ready() as ready:
         tasks = case.tasks(ready)
         again = case.tasks(ready) if len(tasks) < case.results_max else tasks
     for task in tasks:
@@ -185,8 +187,7 @@ def _tasks_are_mappings(case: Case) -> None:
 
 def _methods_give_results(case: Case) -> None:
     """JSON values; a state, where there is one, is SUCCESS or FAILURE."""
-    with case.host() as host:
-        ready = host.ready(case.name, {})
+    with case.ready() as ready:
         for method in case.methods or ready.instance.methods:
             for result in case.results(ready, method):
                 msgspec.json.encode(result)
@@ -205,8 +206,7 @@ def _it_can_be_called_again(case: Case) -> None:
 
 def _an_unknown_method_is_an_error(case: Case) -> None:
     """Not a crash, and not silence."""
-    with case.host() as host:
-        ready = host.ready(case.name, {})
+    with case.ready() as ready:
         with (
             pytest.raises(Exception) as caught,  # noqa: PT011 - whatever it says
             closing(ready.instance.call("no_such_method", _params(ready))) as found,
@@ -229,8 +229,7 @@ def _it_survives_a_cancel(case: Case) -> None:
 def _nothing_is_left_behind(case: Case) -> None:
     """Its processes, pipes and files end with it."""
     before = set(os.listdir("/proc/self/fd"))  # noqa: PTH208 - names are wanted
-    with case.host() as host:
-        ready = host.ready(case.name, {})
+    with case.ready() as ready:
         case.results(ready, (case.methods or ready.instance.methods)[0])
     if case.plugin is None:
         assert not ready.instance.is_alive

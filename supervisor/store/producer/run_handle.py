@@ -37,7 +37,6 @@ class Run(Generic[R]):
     """The producer to ask about it; None: that of the process."""
 
     def __str__(self) -> str:
-        """Return the id."""
         return self.id
 
     def __reduce__(self) -> tuple[type[Run[R]], tuple[str, str, str]]:

@@ -57,7 +57,6 @@ class AwaitedRuns:
         self._looks: list[tuple[int, str]] = []  # a heap; an entry counts if it is the run's next look
 
     def __len__(self) -> int:
-        """Return how many runs are awaited."""
         return len(self._runs)
 
     def add(self, run_id: str, queue: str, wake: Wake, now_ns: int) -> None:

@@ -58,7 +58,6 @@ class UnservedQueue:
     waiting: int  # some of them may have been cancelled since
 
     def __str__(self) -> str:
-        """Render for people."""
         return f"{self.waiting} {self.kind.value} runs in queue {self.queue}"
 
 
