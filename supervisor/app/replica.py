@@ -57,9 +57,7 @@ PREFLIGHT_TIMEOUT_S = 15.0
 def run(loaded: Loaded, load: Callable[[], Loaded] | None = None) -> int:
     """Run this replica until it is asked to stop, and return the exit code.
 
-    Args:
-        loaded: the configuration.
-        load: reads it again, for a reload; raises ConfigError. None: it never changes.
+    ``load`` reads the configuration again, for a reload, and raises ConfigError; None: it never changes.
 
     Raises:
         ConfigError: jobs or schedules do not fit, Redis refuses to serve, or too few files may be open (exit 78).

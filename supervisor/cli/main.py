@@ -121,10 +121,8 @@ def cli() -> None:
 def main(argv: list[str] | None = None, *, prog_name: str = "tenure", before: Callable[[], None] | None = None) -> Any:
     """Run the command and exit. Errors that Tenure raises on purpose never show a traceback.
 
-    Args:
-        argv: words after the program's name; None: those of this process.
-        prog_name: how messages call the program.
-        before: preparation of a program that embeds the command.
+    ``argv`` are the words after the program's name; None: those of this process. ``before`` prepares a program that
+    embeds the command.
     """
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         sys.stdout.reconfigure(errors="replace")  # a terminal that has no … gets a ? instead of nothing at all

@@ -122,17 +122,13 @@ def read_settings(
     with_jobs: bool = False,
     compat: str | None = None,
 ) -> Loaded:
-    """Return the configuration.
+    """Return the configuration; without ``config_files`` that of the first default file that exists, or of no file.
 
-    Args:
-        config_files: as given; none: the first default file that exists, or no file.
-        sets: ``section.key=value`` texts.
-        flags: values of options by path; a ``settings.overrides.Flag`` names its option in problems.
-        with_jobs: when there are problems, import the job modules too and list their problems.
-        compat: the format of files that are not native.
+    ``sets`` are ``section.key=value`` texts, ``flags`` values of options by path: a ``settings.overrides.Flag`` names
+    its option in problems. ``compat`` is the format of files that are not native.
 
     Raises:
-        ConfigError: it cannot be used.
+        ConfigError: it cannot be used; ``with_jobs`` with the problems of the job modules, which are imported then.
     """
     from supervisor.app.configuration import load
     from supervisor.settings.loader import UnusableError

@@ -81,13 +81,9 @@ def _keep_where(ctx: click.Context, _param: click.Parameter, value: tuple[str, .
 def print_rows(
     rows: Sequence[Mapping[str, Any]], *, columns: Sequence[str], empty: str = "", output: str | None = None
 ) -> None:
-    """Print ``rows``; a table shows ``columns`` of them, JSON and YAML everything.
+    """Print ``rows``; a table shows ``columns`` of them, or the text ``empty`` for none, JSON and YAML everything.
 
-    Args:
-        rows: one mapping per line.
-        columns: the keys that a table shows, in order.
-        empty: the text of a table without rows.
-        output: table, json or yaml; None: as ``--output`` says.
+    ``output`` is table, json or yaml; None: as ``--output`` says.
     """
     output = output or _form()
     context = click.get_current_context(silent=True)

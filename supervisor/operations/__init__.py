@@ -87,12 +87,10 @@ def untold(_done: int) -> None:
 def pages(
     read: Callable[[str], Call[Any]], *, keep: Callable[[T], bool] | None = None, count: int | None = None
 ) -> Operation[list[T]]:
-    """Read a list page by page and return its items; one that moves meanwhile may be there twice.
+    """Read a list page by page and return its items that ``keep`` takes; one that moves meanwhile may be there twice.
 
-    Args:
-        read: builds the call for the page at a cursor; a page has ``items``, and the ``cursor`` of the next.
-        keep: which items are kept; None: all.
-        count: how many are enough; the list may be longer by less than a page. None: all.
+    ``read`` builds the call for the page at a cursor; a page has ``items``, and the ``cursor`` of the next. With
+    ``count`` so many are enough; the list may be longer by less than a page.
     """
     found: list[T] = []
     cursor = "0"

@@ -92,13 +92,9 @@ class ApplyResult:
 def plan(
     keys: Keys, wanted: Sequence[ScheduleDef], *, labels: Mapping[str, str] | None = None, tell: Tell = untold
 ) -> Operation[ApplyPlan]:
-    """Return the difference between ``wanted`` and the stored schedules.
+    """Return the difference between ``wanted``, valid definitions, and the stored schedules.
 
-    Args:
-        keys: of the cluster.
-        wanted: valid definitions.
-        labels: dynamic schedules with all of these that are not ``wanted`` are to be deleted; None: none is.
-        tell: is told how many are compared.
+    Dynamic schedules with all of ``labels`` that are not ``wanted`` are to be deleted; None: none is.
 
     Raises:
         ConfigError: one follows a schedule that it cannot follow, or has the id of a static one.
@@ -181,14 +177,9 @@ def surplus(keys: Keys, wanted: Collection[str], labels: Mapping[str, str]) -> O
 def write(
     keys: Keys, found: Sequence[Compared], result: ApplyResult, *, wall_ms: int, tell: Tell = untold
 ) -> Operation[None]:
-    """Write the differences.
+    """Write the differences that ``compare`` found; ``wall_ms`` is now, for jobs that a change of timing starts.
 
-    Args:
-        keys: of the cluster.
-        found: as ``compare`` returned them.
-        result: takes what becomes of each, also when the operation ends in between.
-        wall_ms: now, for jobs that a change of timing starts.
-        tell: is told how many of ``found`` are done.
+    ``result`` takes what becomes of each, also when the operation ends in between.
     """
     changes = [each.change for each in found if each.change is not None]
     result.unchanged += len(found) - len(changes)

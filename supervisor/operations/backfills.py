@@ -115,12 +115,7 @@ def plan(
 def add(keys: Keys, schedule: str, request: Request, *, limit: int, is_forced: bool) -> Operation[str]:
     """Ask the leader for the runs of the past of ``schedule`` and return the id of the backfill.
 
-    Args:
-        keys: of the cluster.
-        schedule: its id.
-        request: from when to when, by whom, and how runs may overlap.
-        limit: at most so many runs, the oldest.
-        is_forced: also what has run, or is too long ago to know.
+    At most ``limit`` of them, the oldest. ``is_forced``: also what has run, or is too long ago to know.
 
     Raises:
         UnknownScheduleError: there is no such schedule.

@@ -161,19 +161,10 @@ def apply(
     permit: RunPermit | None = None,
     tell: Tell = untold,
 ) -> Operation[list[Result]]:
-    """Apply ``change`` to dead runs: a page of a queue at a time, or with ``permit`` one, as a run of its job.
+    """Apply ``change`` to dead runs, and return queue, id and result of each.
 
-    Args:
-        keys: of the cluster.
-        change: ``requeueing`` or ``dropping``.
-        which: their ids by queue.
-        by: who asks, for the history.
-        history: how many ended attempts each queue remembers.
-        permit: called with job, queue and labels of each run; raises to refuse.
-        tell: is told how many are done.
-
-    Returns:
-        Queue, id and result of each.
+    A page of a queue at a time, or with ``permit``, which is called with job, queue and labels of each run and raises
+    to refuse, one, as a run of its job. ``history``: how many ended attempts each queue remembers.
     """
     control = QueueControl(keys, history=history)
     done: list[Result] = []

@@ -64,14 +64,7 @@ def enqueue(
 ) -> Generator[Effect | EnqueueEffect, Any, Enqueued]:
     """Enqueue a run of ``job`` by the door's producer; asked again with the same ``run_id`` it enqueues nothing more.
 
-    Args:
-        keys: of the cluster.
-        job: its name.
-        args: its arguments.
-        is_forced: also into a queue that nobody serves.
-        configured: queues of the pools here, which serve them.
-        remedy: for the error.
-        **options: of the run; see ``EnqueueOptions``.
+    ``is_forced``: also into a queue that nobody serves. Those ``configured`` are served by the pools here.
 
     Raises:
         UnservedQueueError: no live worker takes runs from the queue that is named.

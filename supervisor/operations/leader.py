@@ -63,12 +63,10 @@ def resign(
 
 
 def choose_heir(lease: LeaseView, candidates: list[CandidateInfo], to: str | None) -> str:
-    """Return the replica that shall lead next; empty when any may.
+    """Return the replica that shall lead after the term in ``lease``; empty when any may.
 
-    Args:
-        lease: the current term.
-        candidates: every one that is remembered, also those that vanished.
-        to: a replica or the beginning of its name, as a person gave it.
+    ``candidates`` are all that are remembered, also those that vanished; ``to`` is a replica or the beginning of its
+    name, as a person gave it.
 
     Raises:
         CannotHandOverError: nobody leads, nobody else could, or ``to`` names none or several.

@@ -48,10 +48,7 @@ def names(keys: Keys) -> Operation[list[str]]:
 def known(keys: Keys, queues: Sequence[str], configured: Collection[str] = ()) -> Operation[list[str]]:
     """Return each of ``queues`` once, in their order; all that were ever used where none is given.
 
-    Args:
-        keys: of the cluster.
-        queues: by name.
-        configured: queues of the pools here: they are known also before their first run.
+    Queues that are ``configured``, of the pools here, are known also before their first run.
 
     Raises:
         UnknownQueueError: one is unknown; names the nearest.
@@ -140,16 +137,10 @@ def resume(keys: Keys, queues: Sequence[str], *, configured: Collection[str] = (
 def purge(
     keys: Keys, found: QueueCounts, *, job: str = "", by: str, reason: str = "", history: int, tell: Tell = untold
 ) -> Operation[int]:
-    """End the waiting runs of a queue and return how many; running and dead ones stay.
+    """End the waiting runs of a queue, with ``job`` those of one job, and return how many; running and dead ones stay.
 
-    Args:
-        keys: of the cluster.
-        found: the queue's counts, which were shown to who asks.
-        job: only runs of this job; empty: all.
-        by: who asks, for the history.
-        reason: for people, cut at 200 characters.
-        history: how many ended attempts each queue remembers.
-        tell: is told how many have ended.
+    ``found`` are the queue's counts, which were shown to who asks. The reason is cut at 200 characters; ``history``:
+    how many ended attempts each queue remembers.
     """
     control, ended = QueueControl(keys, history=history), 0
     for part in (yield from _waiting_parts(keys, found.queue)):
@@ -166,11 +157,7 @@ def purge(
 def move(keys: Keys, found: QueueCounts, target: str, *, tell: Tell = untold) -> Operation[tuple[int, int]]:
     """Move the waiting runs of a queue to ``target``, in their order; return how many moved, and how many stayed.
 
-    Args:
-        keys: of the cluster.
-        found: the queue's counts, which were shown to who asks.
-        target: another queue. A run whose id it has stays.
-        tell: is told how many have moved.
+    ``found`` are the queue's counts, which were shown to who asks. A run whose id ``target`` has stays.
     """
     moved, stayed = 0, 0
     for part in (yield from _waiting_parts(keys, found.queue)):
@@ -203,14 +190,9 @@ def entries(keys: Keys, queues: Sequence[str]) -> Operation[int]:
 def verify(
     keys: Keys, queues: Sequence[str], *, is_mending: bool = False, dead_cap: int = DEAD_CAP, tell: Tell = untold
 ) -> Calls[list[FsckFinding]]:
-    """Return the faults of ``queues``, and of the limits and lists that their runs are in.
+    """Return the faults of ``queues``, which are ``known``, and of the limits and lists that their runs are in.
 
-    Args:
-        keys: of the cluster.
-        queues: by name, ``known`` ones.
-        is_mending: whether faults are mended; no run is lost.
-        dead_cap: how many dead runs each queue keeps.
-        tell: is told how many entries were read.
+    ``is_mending``: they are mended, and no run is lost. ``tell`` is told how many entries were read.
     """
     check, found = Fsck(keys, is_mending=is_mending, dead_cap=dead_cap, tell=tell), []
     for queue in queues:

@@ -91,14 +91,9 @@ def cancel(
 ) -> Operation[list[tuple[Run, Cancelled]]]:
     """End runs: those that wait at once, those that run are asked; answer for each in their order.
 
-    Args:
-        keys: of the cluster.
-        runs: queue and id of each; an empty queue is any.
-        history: how many ended attempts each queue remembers.
-        by: who asks, for the history.
-        reason: for people, cut at 200 characters.
-        kill_ms: how long one that runs may go on before its process is killed; 0: for ever.
-        permit: called with job, queue and labels of each run; raises to refuse.
+    An empty queue of a run is any. The process of one that goes on for longer than ``kill_ms`` is killed; 0: never.
+    The reason is cut at 200 characters; ``history``: how many ended attempts each queue remembers. ``permit`` is called
+    with job, queue and labels of each run, and raises to refuse.
 
     Raises:
         InvalidRunError: no run can have the id, or no queue the name. None is ended.
@@ -161,10 +156,7 @@ def _of(keys: Keys, queue: str | None) -> Operation[Sequence[str]]:
 def show(keys: Keys, run_id: str, *, is_thorough: bool = False) -> Operation[RunDetails]:
     """Read one run, its steps, and the sums of the runs below it.
 
-    Args:
-        keys: of the cluster.
-        run_id: its id.
-        is_thorough: whether the whole history is searched, one queue at a time to hold nobody up.
+    ``is_thorough``: the whole history is searched, one queue at a time to hold nobody up.
 
     Raises:
         UnknownRunError: nothing is known about it.
@@ -256,11 +248,7 @@ def follow_logs(
 ) -> Operation[None]:
     """Tell the output of a run as it grows, until the run has ended; see ``logs``.
 
-    Args:
-        keys: of the cluster.
-        run_id: the run.
-        tell: called with an output and the text that is new in it.
-        attempt: only this one.
+    ``tell`` is called with an output and the text that is new in it.
     """
     yield from logs(keys, run_id)
     told: dict[int, int] = {}

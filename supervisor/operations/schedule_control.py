@@ -156,15 +156,9 @@ def trigger(
 ) -> Operation[Triggered]:
     """Enqueue a run of ``schedule`` now, beside its plan.
 
-    Args:
-        keys: of the cluster.
-        schedule: its id.
-        key: the same key within a day is the same run; without one the run is a new one.
-        args: replace those of the definition, by name.
-        heeds_overlap: not while as many runs as the schedule may have are unfinished.
-        permit: called with the definition that the run is made from; raises to refuse.
-        check: called with the job's name and the run's arguments before it is enqueued; raises to refuse.
-        wall_ms: now, for people.
+    The same ``key`` within a day is the same run; without one the run is a new one. ``args`` replace those of the
+    definition, by name. ``heeds_overlap``: not while as many runs as the schedule may have are unfinished. ``permit``
+    is called with the definition, ``check`` with the job's name and the run's arguments; both raise to refuse.
 
     Raises:
         TriggerKeyError: no run can have an id with ``key``.

@@ -130,14 +130,7 @@ def control(
 ) -> Operation[Answer | None]:
     """Send one command and return its answer; None when there was none in time.
 
-    Args:
-        keys: of the cluster.
-        which: the process that is meant.
-        word: of the command.
-        by: who asks, for the log.
-        signer: of the cluster; None: it has no key.
-        at_ms: now, by the asker's clock.
-        wait_s: how long the answer is awaited.
+    It is signed at ``at_ms`` of the asker's clock; ``signer`` None: the cluster has no key.
 
     Raises:
         ReplicaFullError: many commands wait for the replica.

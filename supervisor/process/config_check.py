@@ -84,10 +84,7 @@ def run_in_child(function: Callable[[], int], *, timeout_s: float) -> int:
     The parent must never hold a connection to Redis or run code that might hang; a check that
     needs either runs here, with a deadline, and reports by its exit code alone. It dies with
     the parent: it holds the parent's descriptors, and a bound port must not outlive the tree.
-
-    Args:
-        function: returns an exit code; its output goes to this process's standard error.
-        timeout_s: after so many seconds the child is killed, and ``KILLED`` is returned.
+    After ``timeout_s`` the child is killed, and ``KILLED`` is returned.
     """
     assert timeout_s > 0
     pid = _fork(function, die_with, failed=EXIT_FAILED)

@@ -78,17 +78,9 @@ class Parent:
     ) -> None:
         """Build it; nothing is started yet.
 
-        Args:
-            specs: every row, those of pools that wait for a process included.
-            board: memory shared with its children.
-            clock: of this machine.
-            limits: how long things may take.
-            notify: sends states to the service manager.
-            log: receives events.
-            processes: how many of the rows of each pool are to have a process.
-            reloading: follows a changed configuration; without one, a reload is refused.
-            kernel: for tests.
-            jitter: a factor between 1 and 1.25 for pauses.
+        ``specs`` are all rows, those of pools that wait for a process included, ``processes`` how many of the rows of
+        each pool are to have one. Without ``reloading`` a reload is refused. ``kernel`` and ``jitter``, a factor between
+        1 and 1.25 for pauses, are others in tests.
         """
         self._header = board.header
         self._clock = clock

@@ -22,12 +22,7 @@ class PoolBook:
     """All pools of one tree. A slot without a pool is none of its business."""
 
     def __init__(self, tree: ProcessTable, processes: Mapping[str, int]) -> None:
-        """Build it.
-
-        Args:
-            tree: its slots name their pools.
-            processes: how many processes each pool is to have, in the order of the configuration.
-        """
+        """Build it; ``processes`` is how many each pool is to have, in the order of the configuration."""
         self._tree = tree
         self._rows: dict[str, list[LiveSlot]] = {name: [] for name in processes}
         for live in tree.slots:

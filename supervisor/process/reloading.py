@@ -61,20 +61,7 @@ class _Now:
 
 @dataclass(eq=False)
 class Reloading:
-    """Carries out one reload after the other.
-
-    Args:
-        check: judges the configuration.
-        header: of the board.
-        clock: of this machine.
-        notify: sends states to the service manager.
-        log: receives events.
-        follow: lets the parent process itself follow, as far as it has to.
-        publish: receives the end of a reload, for those who wait; must not raise.
-        check_ns: how long a check may take.
-        fork: starts a child that runs a function; for tests.
-        kill: ends that child; for tests.
-    """
+    """Carries out one reload after the other."""
 
     check: ConfigCheck
     header: Header
@@ -82,10 +69,10 @@ class Reloading:
     _: KW_ONLY
     notify: Notifier
     log: Log
-    follow: Callable[[ReloadPlan], None]
-    publish: Callable[[ReloadRecord], None]
-    check_ns: int = CHECK_NS
-    fork: Callable[[Callable[[], bool]], int] = config_check.start
+    follow: Callable[[ReloadPlan], None]  # lets the parent process itself follow, as far as it has to
+    publish: Callable[[ReloadRecord], None]  # receives the end of a reload, for those who wait; must not raise
+    check_ns: int = CHECK_NS  # how long a check may take
+    fork: Callable[[Callable[[], bool]], int] = config_check.start  # another one, as the next, in tests
     kill: Callable[[int], None] = reaper.kill
 
     def __post_init__(self) -> None:

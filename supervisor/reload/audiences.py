@@ -60,11 +60,7 @@ _SECRET_WHOLE = frozenset({("cloudforet", "config")})
 def is_withheld(path: Path, value: object, *, is_reference: bool, audience: Audience | None) -> bool:
     """Return whether one value is a secret that ``audience`` is not given; None means the parent, which has none.
 
-    Args:
-        path: of the value, as fields are named.
-        value: any value; sections and mappings are never secret as such.
-        is_reference: it came from ``${file:…}`` or ``${env:…}``.
-        audience: for whom.
+    Sections and mappings are never secret as such. ``is_reference``: it came from ``${file:…}`` or ``${env:…}``.
     """
     if audience is Audience.CHECK:
         return False

@@ -33,21 +33,13 @@ Complete = Callable[[Loaded], tuple[Loaded, tuple[ScheduleDef, ...]]]
 
 @dataclass(eq=False, kw_only=True)
 class ConfigCheck:
-    """Configuration check of the parent: opened, run in a child, and asked for the plan afterwards.
+    """Configuration check of the parent: opened, run in a child, and asked for the plan afterwards."""
 
-    Args:
-        definitions: as the tree started.
-        runs_at_once_max: for how many runs each process of an async pool has room on the board.
-        handover: where the result goes.
-        load: reads the same files, variables and flags as the start did.
-        prepare: imports the jobs, adds the schedules that they declare, and completes all.
-    """
-
-    definitions: tuple[ScheduleDef, ...]
-    runs_at_once_max: int
+    definitions: tuple[ScheduleDef, ...]  # as the tree started
+    runs_at_once_max: int  # for so many each process of an async pool has room on the board
     handover: Handover
-    load: Callable[[], Loaded]
-    prepare: Complete
+    load: Callable[[], Loaded]  # reads the same files, variables and flags as the start did
+    prepare: Complete  # imports the jobs, adds the schedules that they declare, and completes all
 
     def __post_init__(self) -> None:
         self._started_s = SystemClock().wall_ms() / 1000  # as the times of files
@@ -61,10 +53,8 @@ class ConfigCheck:
     def run(self, number: int, in_effect: int, fits: Callable[[str, int], str]) -> bool:
         """Make the plan of reload ``number`` and hand it over with everything; return whether it can be carried out.
 
-        Args:
-            number: of this check; never used before.
-            in_effect: the number of the configuration that rules; 0: the tree's first.
-            fits: whether a pool may have so many processes; empty when it may, else why not.
+        The number was never used before; ``in_effect`` is that of the configuration that rules, 0 the tree's first.
+        ``fits`` returns why a pool may not have so many processes; empty when it may.
         """
         reader = self.handover.reader(Audience.CHECK)
         before = reader.settings(in_effect)

@@ -150,12 +150,8 @@ def compare(
 ) -> ConfigDifference:
     """Return the effects of a reload of ``loaded`` on a tree that runs with ``running``.
 
-    Args:
-        running: the settings in effect.
-        loaded: the new ones.
-        has_other_schedules: whether the completed schedules differ; a job's options change them too.
-        fits: whether a pool may have so many processes; empty when it may, else why not.
-        runs_at_once_max: for how many runs each process of an async pool has room on the board.
+    ``has_other_schedules``: the completed ones differ; a job's options change them too. ``fits`` returns why a pool may
+    not have so many processes; each process of an async pool has room on the board for ``runs_at_once_max``.
     """
     found = ConfigDifference()
     wanted = loaded.settings

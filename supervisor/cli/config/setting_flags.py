@@ -27,12 +27,10 @@ SETTING_FLAGS = "tenure.setting_flags"
 def take_setting_flags(
     args: list[str], known: Mapping[str, bool], normal: Callable[[str], str]
 ) -> tuple[list[str], dict[str, Flag]]:
-    """Return the line without flags that are settings, and these by the path of the setting.
+    """Return the words after a command without flags that are settings, and these by the path of the setting.
 
-    Args:
-        args: the words after the command.
-        known: options that the command has itself, and whether each takes a value; they are left alone.
-        normal: gives an option's name its one spelling.
+    ``known`` are options that the command has itself, and whether each takes a value: they are left alone; ``normal``
+    gives an option's name its one spelling.
 
     Raises:
         click.UsageError: the last word is a flag that needs a value, or a flag is nearly one of a setting.

@@ -58,15 +58,10 @@ _CHANGEABLE = sorted(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 def run_guard(
     launch: Launch, *, worker: int, stdin: int, output: int, status: int, errors: int | None = None
 ) -> NoReturn:
-    """Become the guard of ``launch``. Called right after the fork, every signal blocked; never returns.
+    """Become the guard of ``launch``. Called right after the fork by ``worker``, every signal blocked; never returns.
 
-    Args:
-        launch: the program to run.
-        worker: the process that forked this one.
-        stdin: the command's input.
-        output: where it writes.
-        status: where this guard reports how it ended.
-        errors: where its standard error goes; default: to ``output``.
+    The descriptors are the command's; without ``errors`` both of its streams go to ``output``. On ``status`` this guard
+    reports how it ended.
     """
     code = os.EX_SOFTWARE
     try:

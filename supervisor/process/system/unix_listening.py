@@ -27,11 +27,9 @@ _REMEDY = "stop what uses it, or set web.host (TENURE_WEB__HOST) to another unix
 
 @contextmanager
 def bound(path: Path, *, is_shared: bool = False) -> Iterator[socket.socket]:
-    """Listen at ``path`` until the end of the block, then remove it.
+    """Listen at ``path``, absolute and of at most 107 bytes, until the end of the block, then remove it.
 
-    Args:
-        path: absolute, of at most 107 bytes.
-        is_shared: every user may connect, and is judged by the kernel's word on who it is; else this user alone.
+    ``is_shared``: every user may connect, and is judged by the kernel's word on who it is; else this user alone.
 
     Raises:
         CannotBindError: somebody listens there, or something else is there, or the directory is not trusted.

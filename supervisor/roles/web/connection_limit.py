@@ -96,15 +96,11 @@ class ConnectionGate:
         tls: Callable[[], ssl.SSLContext] | None = None,
         refusal: bytes = b"",
     ) -> None:
-        """Guard ``listener`` and open nothing yet.
+        """Guard ``listener``, which the parent bound, and open nothing yet.
 
-        Args:
-            make: returns the protocol of a new connection, which is ``Held``.
-            clock: elapsed time.
-            listener: bound by the parent.
-            identify: returns who connected, None for who is not let in; by default anybody, by address.
-            tls: returns the TLS context of a new connection; plain text without.
-            refusal: bytes for those that find no room, in plain text.
+        ``make`` and ``tls`` return the protocol and the TLS context of a new connection, ``identify`` who connected:
+        None for who is not let in, by default anybody, by address. ``refusal`` is sent in plain text where there is no
+        room.
         """
         self._make = make
         self._clock = clock

@@ -60,13 +60,9 @@ _STATES = {"running": "good", "ready": "good", "ok": "good", "quiet": "quiet", "
 
 
 def page(shown: Mapping[str, Any], checks: Sequence[HealthCheck], paths: Mapping[str, str], *, refreshes: bool) -> str:
-    """Return the whole page.
+    """Return the whole page: the content of /statusz, the ``checks`` of /readyz, and other pages with their purposes.
 
-    Args:
-        shown: the content of /statusz, as values.
-        checks: of /readyz.
-        paths: the other pages, and the purpose of each.
-        refreshes: whether the browser asks again by itself.
+    ``refreshes``: the browser asks again by itself.
     """
     title = f"Tenure: {shown['replica']} of {shown['cluster']}"
     again = f'<meta http-equiv="refresh" content="{REFRESH_S}">' if refreshes else ""

@@ -162,26 +162,16 @@ class Queue:
 
 @dataclass(eq=False)
 class EventDispatcher:
-    """Empties the mailbox, and the queues of the sinks.
+    """Empties the mailbox, and the queues of the sinks."""
 
-    Args:
-        read_fd: of the mailbox.
-        store: a client; its calls may fail.
-        events: builds the calls.
-        writer: name of this process, used by no other.
-        kept: about how many events Redis keeps.
-        webhook: sends a batch; False when it was given up. None: there is none.
-        webhook_level: index in ``LEVELS`` of the least level that it is sent.
-    """
-
-    read_fd: int
+    read_fd: int  # of the mailbox
     _: KW_ONLY
     store: AsyncStore
     events: EventLog
-    writer: str
-    kept: int
-    webhook: Callable[[Sequence[Event]], Awaitable[bool]] | None = None
-    webhook_level: int = 0
+    writer: str  # name of this process, used by no other
+    kept: int  # about how many events Redis keeps
+    webhook: Callable[[Sequence[Event]], Awaitable[bool]] | None = None  # sends a batch; False: it was given up
+    webhook_level: int = 0  # index in ``LEVELS`` of the least level that it is sent
 
     def __post_init__(self) -> None:
         self._tail = b""
