@@ -78,6 +78,7 @@ def run(loaded: Loaded, load: Callable[[], Loaded] | None = None) -> int:
     if (server := embedded_server(settings)) is not None:
         server.prepare()
     place, lock = run_file.claim(Path(settings.data_dir), metrics.prepare)
+    before = run_file.read(place)  # of the latest tree that held the place
     sign = run_file.show(place)
     with listening(settings.web, _log) as listeners:
         if server is None:
@@ -95,7 +96,7 @@ def run(loaded: Loaded, load: Callable[[], Loaded] | None = None) -> int:
             settings=settings,
             definitions=definitions,
             replica=replica,
-            predecessor=run_file.replica_of(place),
+            predecessor=before.replica if before is not None else "",
             server=server,
             listeners=listeners,
             names=names,

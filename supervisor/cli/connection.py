@@ -81,10 +81,7 @@ class Connection:
 
     def open_store(self) -> Store:
         """Return another client of the same cluster, for a producer, which closes what it opens."""
-        from supervisor.app.endpoint import resolve_redis_url
-
-        settings = self.settings
-        return Store.connect(resolve_redis_url(settings), settings=settings.redis, name=f"{settings.cluster}:cli")
+        return _open(self.settings)
 
 
 def moment_of_patience(seconds: float = 0.2) -> None:
@@ -99,29 +96,33 @@ def connected(settings: Settings) -> Iterator[Connection]:
     Raises:
         StoreUnavailableError: nobody answers; for the embedded server the message is that no tree runs here.
     """
-    from supervisor.app.endpoint import embedded_server, resolve_redis_url
-
-    if embedded_server(settings) is not None and not embedded_server_is_up(settings):
+    if is_embedded_down(settings):
         raise StoreUnavailableError(
             f"no tree runs on data_dir {settings.data_dir}: the embedded server does not answer; start one with "
             f"`tenure run`, or point to the running one by --config, TENURE_DATA_DIR or TENURE_REDIS__URL"
         )
-    store = Store.connect(resolve_redis_url(settings), settings=settings.redis, name=f"{settings.cluster}:cli")
+    store = _open(settings)
     try:
         yield Connection(settings, store, Keys(settings.cluster))
     finally:
         store.close()
 
 
-def embedded_server_is_up(settings: Settings) -> bool:
-    """Return whether the embedded server of the data directory answers."""
+def _open(settings: Settings) -> Store:
+    from supervisor.app.endpoint import resolve_redis_url
+
+    return Store.connect(resolve_redis_url(settings), settings=settings.redis, name=f"{settings.cluster}:cli")
+
+
+def is_embedded_down(settings: Settings) -> bool:
+    """Return whether the server is the embedded one of the data directory, and does not answer."""
     from supervisor.app.endpoint import embedded_server
 
     server = embedded_server(settings)
     try:
-        return server is not None and server.is_ready()
+        return server is not None and not server.is_ready()
     except OSError:
-        return False
+        return True
 
 
 def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:

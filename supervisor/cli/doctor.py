@@ -78,7 +78,7 @@ def doctor(*, producer: bool, load_settings: LoadSettings) -> int:
 
 def examine(settings: Settings, modules: tuple[str, ...]) -> Iterator[Finding]:
     """Yield every finding, good or bad."""
-    yield _python()
+    yield Finding("python", platform.python_version())
     yield _linux()
     yield _import_clash()
     yield _descriptors()
@@ -121,11 +121,6 @@ def replicas_of(cluster: str, served: Served, known: Sequence[str]) -> Finding:
     holds = f"; the database holds {', '.join(others[:CLUSTERS_SHOWN])}" if others else ""
     remedy = "correct `cluster` (TENURE_CONFIG, TENURE_CLUSTER), or start a replica of it: tenure run"
     return Finding("cluster", f"no replica of {cluster} was ever seen{holds}", remedy)
-
-
-def _python() -> Finding:
-    is_ok = sys.version_info >= (3, 11)
-    return Finding("python", platform.python_version(), "" if is_ok else "use 3.11 or newer")
 
 
 def _linux() -> Finding:
@@ -227,13 +222,12 @@ def _classes(settings: Settings) -> Iterator[Finding]:
 
 
 def _redis(settings: Settings) -> Iterator[Finding]:
-    from supervisor.app.endpoint import embedded_server
-    from supervisor.cli.connection import connected, embedded_server_is_up
+    from supervisor.cli.connection import connected, is_embedded_down
     from supervisor.operations import leader, queues
     from supervisor.store.client.preflight import check
 
     try:
-        if embedded_server(settings) is not None and not embedded_server_is_up(settings):
+        if is_embedded_down(settings):
             yield Finding("redis", "embedded; its server starts with the tree")
             return
         with connected(settings) as connection:

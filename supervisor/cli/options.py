@@ -22,6 +22,7 @@ from supervisor.importers import FORMATS
 
 DEFAULT_FILES = (Path("tenure.yaml"), Path("config/tenure.yaml"), Path("/etc/tenure/tenure.yaml"))
 PROBLEMS_MAX = 100
+CONFIG_FILE = "SPACEONE_CONFIG_FILE"  # the file that the original would read
 
 LoadSettings = Callable[..., "Loaded"]
 
@@ -134,7 +135,8 @@ def read_settings(
     from supervisor.settings.loader import UnusableError
     from supervisor.settings.overrides import shown_secrets
 
-    files = config_files or original_files(compat) or _found_files()
+    named = os.environ.get(CONFIG_FILE, "") if compat else ""
+    files = config_files or ([Path(named)] if named else _found_files())
     given = {**parse_sets(sets), **(flags or {})}
     if shown := shown_secrets(given):
         raise ConfigError(shown)
@@ -213,9 +215,6 @@ def fail(error: ConfigError) -> NoReturn:
     raise click.exceptions.Exit(error.exit_code)
 
 
-CONFIG_FILE = "SPACEONE_CONFIG_FILE"
-
-
 def compat_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--compat`` and ``--module-path`` to a command."""
     function = click.option(
@@ -243,9 +242,3 @@ def search(directories: Sequence[Path]) -> None:
         from supervisor.settings.schedules import search_path
 
         search_path.search(directories)
-
-
-def original_files(compat: str | None) -> list[Path]:
-    """Return the file that the original would read by its variable, for those who give none."""
-    named = os.environ.get(CONFIG_FILE, "")
-    return [Path(named)] if compat and named else []

@@ -106,16 +106,12 @@ def target(keys: Keys, worker: str, replica: str | None = None) -> Operation[Wor
         ReplicaChoiceError: it is not clear which.
     """
     parts = worker.split("/")
-    if len(parts) == 3 and _is_generation(parts[2]):
+    if len(parts) == 3 and parts[2].isascii() and parts[2].isdecimal() and len(parts[2]) < 12:
         return WorkerTarget((yield from chosen(keys, parts[0])), parts[1], int(parts[2]))
     if len(parts) > 1:
         shown = "as `tenure worker list` shows them"
         raise ReplicaChoiceError(f"{worker[:200]!r} is neither a slot nor a session, {shown}")
     return WorkerTarget((yield from chosen(keys, replica)), worker)
-
-
-def _is_generation(text: str) -> bool:
-    return text.isascii() and text.isdecimal() and len(text) < 12
 
 
 def control(

@@ -79,8 +79,8 @@ class Parent:
         """Build it; nothing is started yet.
 
         ``specs`` are all rows, those of pools that wait for a process included, ``processes`` how many of the rows of
-        each pool are to have one. Without ``reloading`` a reload is refused. ``kernel`` and ``jitter``, a factor between
-        1 and 1.25 for pauses, are others in tests.
+        each pool are to have one. Without ``reloading`` a reload is refused. ``kernel`` and ``jitter``, a factor
+        between 1 and 1.25 for pauses, are others in tests.
         """
         self._header = board.header
         self._clock = clock

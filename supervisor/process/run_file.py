@@ -160,12 +160,6 @@ def read(place: ReplicaPlace) -> Nameplate | None:
     return _read(place)[0]
 
 
-def replica_of(place: ReplicaPlace) -> str:
-    """Return the replica of the latest tree that held the place; empty: not known."""
-    plate = read(place)
-    return "" if plate is None else plate.replica
-
-
 def _read(place: ReplicaPlace) -> tuple[Nameplate | None, int]:
     """Return the record of a place, and the user who wrote it."""
     try:
@@ -291,12 +285,8 @@ class Handle:
         self._descriptor = os.pidfd_open(found.plate.pid)
         # Looked at once more with the descriptor in hand: between the first look and now it may have gone. Whoever
         # holds the lock lives, so a descriptor of that number is of that process, or of one that died.
-        again = _living(found.place)
-        if (
-            again is None
-            or again.plate.started_ticks != found.plate.started_ticks
-            or again.plate.pid != found.plate.pid
-        ):
+        again, plate = _living(found.place), found.plate
+        if again is None or (again.plate.pid, again.plate.started_ticks) != (plate.pid, plate.started_ticks):
             self.close()
             raise ProcessLookupError
 

@@ -120,19 +120,14 @@ def _refusal(problems: Sequence[Problem]) -> ReloadPlan:
 def _plan(found: ConfigDifference, settings: Settings) -> ReloadPlan:
     if not found.changed:
         return ReloadPlan()
-    supervision, log = settings.supervision, settings.log
+    log = settings.log
     is_replanned = Effect.SCHEDULER in found.effects
     return ReloadPlan(
         changed=tuple(named(found.changed)),
         processes=found.processes,
         rolled=tuple(sorted(found.rolled)),
         restarts=("scheduler", "web") if is_replanned else ("web",),  # the web process shows the settings
-        limits=NewLimits(
-            grace_s=supervision.grace_s,
-            boot_timeout_s=supervision.boot_timeout_s,
-            hang_timeout_s=supervision.hang_timeout_s,
-            backoff_max_s=supervision.backoff_max_s,
-        ),
+        limits=msgspec.convert(settings.supervision, NewLimits, from_attributes=True),
         log_level=log.level,
         log_format=log.format,
         log_mask=log.mask,

@@ -97,11 +97,8 @@ class Handover:
         ]
         for_each = [pack(settings, audience) for audience in _AUDIENCES]
         if sum(map(len, shared)) > self._shared_max or max(map(len, for_each)) > self._role_max:
-            remedy = (
-                ""
-                if self._shared_max == BYTES_MAX
-                else "; raise the limit on the size of files (LimitFSIZE=, ulimit -f)"
-            )
+            is_limited = self._shared_max != BYTES_MAX
+            remedy = "; raise the limit on the size of files (LimitFSIZE=, ulimit -f)" if is_limited else ""
             raise HandoverError(f"the configuration is larger than {self._shared_max >> 10} KiB{remedy}")
         write_once(self._staged[number], number, [plan, *shared, *for_each])
 

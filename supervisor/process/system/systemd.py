@@ -41,31 +41,26 @@ class Notifier:
 
     def ready(self, status: str) -> None:
         """Report that the tree is up."""
-        self._status = status
-        self._send(f"READY=1\nSTATUS={_one_line(status)}")
+        self._tell("READY=1", status)
 
     def status(self, status: str) -> None:
         """Report the tree's activity in one line, if that changed."""
         noted = f"{status}; {self._note}" if self._note else status
         if noted != self._status:
-            self._status = noted
-            self._send(f"STATUS={_one_line(noted)}")
+            self._tell("", noted)
 
     def reloading(self) -> None:
         """Report that a reload began, and when: without the moment, systemd waits for another message."""
-        self._status = "reloading"
-        self._send(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}\nSTATUS={self._status}")
+        self._tell(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}", "reloading")
 
     def reloaded(self, note: str) -> None:
         """Report that a reload ended, with its fault in ``note``; the status shows that until the next one."""
         self._note = note
-        self._status = note or "reloaded"
-        self._send(f"READY=1\nSTATUS={_one_line(self._status)}")
+        self._tell("READY=1", note or "reloaded")
 
     def stopping(self, status: str) -> None:
         """Report that the stop began."""
-        self._status = status
-        self._send(f"STOPPING=1\nSTATUS={_one_line(status)}")
+        self._tell("STOPPING=1", status)
 
     def tick(self, now_ns: int, *, is_ready: bool, is_stopping: bool) -> None:
         """Send due messages: the watchdog's ping once ready, and more time while stopping."""
@@ -82,6 +77,11 @@ class Notifier:
     def deadline_ns(self) -> int:
         """Time at which ``tick`` has something to send again; 0 if nothing is planned."""
         return self._watchdog_due_ns
+
+    def _tell(self, state: str, status: str) -> None:
+        self._status = status
+        shown = " ".join(status.split())[:STATUS_CHARACTERS_MAX]
+        self._send(f"{state}\nSTATUS={shown}".lstrip())
 
     def _send(self, message: str) -> None:
         if self._address is None:
@@ -105,7 +105,3 @@ def _socket_address(address: str | None) -> bytes | None:
     if not address or address[0] not in "/@":
         return None
     return b"\0" + os.fsencode(address[1:]) if address[0] == "@" else os.fsencode(address)
-
-
-def _one_line(status: str) -> str:
-    return " ".join(status.split())[:STATUS_CHARACTERS_MAX]

@@ -143,23 +143,19 @@ class ConnectionGate:
         if not self.ask(request.protocol, is_probe=is_probe):
             raise unavailable("too many connections")
 
-    def ask(self, protocol: Held, *, is_probe: bool = False) -> bool:
-        """Note that a connection has sent its request; return whether there is room to deal with it."""
+    def ask(self, protocol: Held, *, is_probe: bool = False, is_long: bool = False) -> bool:
+        """Note that a connection has sent its request; return whether there is room to deal with it.
+
+        A long one may have the room of another stream, and is one from then on.
+        """
         place = self._by_protocol.get(protocol)
         if place is None:
             return False
         if not is_probe:
-            self._make_room(place, spares_streams=True)
-        return self._places.ask(place, is_probe=is_probe)
-
-    def ask_long(self, protocol: Held) -> bool:
-        """Note that a connection makes a long request; return whether there is room, perhaps another's."""
-        place = self._by_protocol.get(protocol)
-        if place is None:
-            return False
-        self._make_room(place, spares_streams=False)
-        place.is_stream = self._places.ask(place, is_probe=False)
-        return place.is_stream
+            self._make_room(place, spares_streams=not is_long)
+        has_room = self._places.ask(place, is_probe=is_probe)
+        place.is_stream = place.is_stream or (is_long and has_room)
+        return has_room
 
     def address_of(self, protocol: Held) -> str:
         """Return the address of a connection, as limits count it; empty when it is gone."""

@@ -40,13 +40,13 @@ def status(child: ChildContext, overview: Overview | None) -> dict[str, Any]:
             if row.is_used  # a pool has spare rows, for replacements
         ],
         "redis_up": overview is not None,
-        "queues": shown_queues(overview) if overview is not None else None,
-        "next_due": (
-            [{"schedule": name, "at": format_ts(at_ms)} for name, at_ms in overview.next_due]
-            if overview is not None
-            else None
-        ),
+        "queues": None if overview is None else shown_queues(overview),
+        "next_due": None if overview is None else [_due(*each) for each in overview.next_due],
     }
+
+
+def _due(name: str, at_ms: int) -> dict[str, str]:
+    return {"schedule": name, "at": format_ts(at_ms)}
 
 
 def _config(child: ChildContext) -> dict[str, Any]:

@@ -19,6 +19,7 @@ import os
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 from weakref import WeakSet
@@ -54,7 +55,7 @@ class GrpcHealth:
         self.gate = ConnectionGate(self._relay, clock, listener)
 
     def _relay(self) -> Relay:
-        relay = Relay(self._path, self.gate.ask_long)
+        relay = Relay(self._path, partial(self.gate.ask, is_long=True))
         self._relays.add(relay)
         return relay
 
