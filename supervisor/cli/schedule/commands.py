@@ -31,6 +31,7 @@ from supervisor.clock import SystemClock
 from supervisor.core.errors import ConfigError, TenureError
 from supervisor.core.jobs.profile_policies import DEFAULT_PROFILE
 from supervisor.core.model import ScheduleDef
+from supervisor.core.schedules.triggers import after_completion_ms
 from supervisor.operations import backfills, due_times, schedules
 from supervisor.operations.due_times import DueTime
 from supervisor.operations.schedules import Record
@@ -130,7 +131,7 @@ def schedule_next(*, schedule_id: str, count: int, from_ms: int | None, connecti
     if found.record is not None and found.record.pause is not None:
         say(f"note: {schedule_id} is paused; these times pass without a run until it is resumed", err=True)
     empty = "is never due again"
-    if delay_ms := _after_completion_ms(definition):
+    if delay_ms := after_completion_ms(definition):
         delay = span(delay_ms / 1000)
         empty = f"is due {delay} after a run of it has ended"
         if rows:
@@ -219,11 +220,6 @@ def explain(*, subject: str, timezone: str | None, load_settings: LoadSettings) 
         say(sentence)
     for note in said.notes:
         say(f"note: {note}")
-
-
-def _after_completion_ms(definition: ScheduleDef) -> int | None:
-    delays = [definition.after_completion_ms, *(each.after_completion_ms for each in definition.when)]
-    return min((delay for delay in delays if delay is not None), default=None)
 
 
 def _row(schedule: str, due: DueTime, now_ms: int) -> dict[str, Any]:

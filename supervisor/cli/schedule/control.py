@@ -20,7 +20,7 @@ from supervisor.cli.cluster import (
 from supervisor.cli.connection import Connection, cluster_options, connected
 from supervisor.cli.help import SectionedCommand
 from supervisor.cli.options import DURATION, LoadSettings, config_options
-from supervisor.cli.output import is_table, moment, output_option, print_rows, print_value, say
+from supervisor.cli.output import is_table, moment, output_option, print_outcome, print_rows, print_value, say
 from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_FAILED, EXIT_NO, EXIT_OK
 from supervisor.operations import schedule_control, schedules
@@ -93,11 +93,8 @@ def trigger(
         return EXIT_NO
     if code is TriggerCode.DUPLICATE and key is not None:
         say(f"note: key {key!r} was used within the last 24 h; this is its run", err=True)
-    if is_table():
-        click.echo(run_id)
-    else:
-        result = "duplicate" if code is TriggerCode.DUPLICATE else "triggered"
-        print_value({"schedule": schedule_id, "run": run_id, "result": result})
+    result = "duplicate" if code is TriggerCode.DUPLICATE else "triggered"
+    print_outcome({"schedule": schedule_id, "run": run_id, "result": result}, line=run_id)
     return EXIT_OK
 
 

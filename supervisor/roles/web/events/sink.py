@@ -15,14 +15,13 @@ import asyncio
 import os
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import KW_ONLY, dataclass
-from typing import Any
 
 import aiohttp
 import msgspec
 import structlog
+from pydantic import SecretStr
 
 from supervisor.core.effects import Call
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
@@ -55,28 +54,17 @@ class EventWebhook:
         ``X-Tenure-Batch``, and ``batch`` in the body, which the signature covers, show it.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        token: str | None,
-        secret: str | None = None,
-        timeout_s: float,
-        cluster: str,
-        writer: str,
-        wall_ms: Callable[[], int],
-        pause: Callable[[float], Awaitable[Any]] = asyncio.sleep,
-    ) -> None:
-        self._url = url
+    def __init__(self, url: SecretStr, child: ChildContext, writer: str) -> None:
+        settings = child.settings.events
+        self._url = url.get_secret_value()
         self._headers = {"Content-Type": "application/json", "User-Agent": f"tenure/{__version__}"}
-        if token is not None:
-            self._headers["Authorization"] = f"Bearer {token}"
-        self._secret = secret
-        self._wall_ms = wall_ms
-        self._timeout = aiohttp.ClientTimeout(total=timeout_s)
-        self._cluster = cluster
+        if settings.webhook_token is not None:
+            self._headers["Authorization"] = f"Bearer {settings.webhook_token.get_secret_value()}"
+        self._secret = None if settings.webhook_secret is None else settings.webhook_secret.get_secret_value()
+        self._clock = child.clock
+        self._timeout = aiohttp.ClientTimeout(total=settings.webhook_timeout_s)
+        self._cluster = child.settings.cluster
         self._writer = writer
-        self._pause = pause
         self._batch = 0
         self._is_failing = False
 
@@ -89,7 +77,7 @@ class EventWebhook:
         reason = ""
         for number in range(TRIES):
             if number:
-                await self._pause(PAUSE_S * 2 ** (number - 1) * random.uniform(0.75, 1.25))  # noqa: S311 - it spreads load
+                await asyncio.sleep(PAUSE_S * 2 ** (number - 1) * random.uniform(0.75, 1.25))  # noqa: S311 - it spreads load
             reason, is_final = await self._request(body, headers)
             if not reason:
                 self._is_failing = False
@@ -104,7 +92,7 @@ class EventWebhook:
     async def _request(self, body: bytes, headers: dict[str, str]) -> tuple[str, bool]:
         """Make one request; return why it did not do, and whether another one would not either."""
         if self._secret is not None:
-            headers = headers | {WEBHOOK_HEADER: signature(self._secret, body, wall_ms=self._wall_ms())}
+            headers = headers | {WEBHOOK_HEADER: signature(self._secret, body, wall_ms=self._clock.wall_ms())}
         try:
             async with (
                 aiohttp.ClientSession(timeout=self._timeout, trust_env=False) as session,
@@ -160,20 +148,19 @@ class Queue:
         return batch
 
 
-@dataclass(eq=False)
 class EventDispatcher:
     """Empties the mailbox, and the queues of the sinks."""
 
-    read_fd: int  # of the mailbox
-    _: KW_ONLY
-    store: AsyncStore
-    events: EventLog
-    writer: str  # name of this process, used by no other
-    kept: int  # about how many events Redis keeps
-    webhook: Callable[[Sequence[Event]], Awaitable[bool]] | None = None  # sends a batch; False: it was given up
-    webhook_level: int = 0  # index in ``LEVELS`` of the least level that it is sent
-
-    def __post_init__(self) -> None:
+    def __init__(self, child: ChildContext, store: AsyncStore, events: EventLog, read_fd: int) -> None:
+        settings = child.settings.events
+        self._read_fd = read_fd
+        self._store = store
+        self._events = events
+        self._writer = f"{child.replica}/{child.name}/{child.generation}"  # used by no other process
+        self._kept = settings.kept
+        url = settings.webhook_url
+        self._webhook = None if url is None else EventWebhook(url, child, self._writer)
+        self._webhook_level = LEVELS.index(settings.webhook_level.value)
         self._tail = b""
         self._stream = Queue("stream")
         self._posts = Queue("webhook")
@@ -182,14 +169,14 @@ class EventDispatcher:
 
     def start(self) -> None:
         """Begin; in the loop."""
-        asyncio.get_running_loop().add_reader(self.read_fd, self.collect)
+        asyncio.get_running_loop().add_reader(self._read_fd, self.collect)
         self._tasks.append(asyncio.create_task(self._write()))
-        if self.webhook is not None:
-            self._tasks.append(asyncio.create_task(self._post(self.webhook)))
+        if self._webhook is not None:
+            self._tasks.append(asyncio.create_task(self._post(self._webhook)))
 
     async def close(self) -> None:
         """End. Events waiting in the mailbox are the successor's."""
-        asyncio.get_running_loop().remove_reader(self.read_fd)
+        asyncio.get_running_loop().remove_reader(self._read_fd)
         for task in self._tasks:
             task.cancel()
         for task in self._tasks:
@@ -200,7 +187,7 @@ class EventDispatcher:
         """Read the events in the mailbox."""
         for _ in range(READS_MAX):
             try:
-                found = os.read(self.read_fd, READ_BYTES)
+                found = os.read(self._read_fd, READ_BYTES)
             except BlockingIOError:
                 return
             *lines, self._tail = (self._tail + found).split(b"\n")
@@ -216,20 +203,20 @@ class EventDispatcher:
             EVENTS_DROPPED.labels(sink="recorder").inc()
             return
         self._stream.put(event)
-        if self.webhook is not None and LEVEL_INDEX.get(event.level, 0) >= self.webhook_level:
+        if self._webhook is not None and LEVEL_INDEX.get(event.level, 0) >= self._webhook_level:
             self._posts.put(event)
 
     async def _write(self) -> None:
         while True:
             batch = await self._stream.take()
             self._batch += 1
-            call = self.events.add(batch, writer=self.writer, batch=self._batch, kept=self.kept)
+            call = self._events.add(batch, writer=self._writer, batch=self._batch, kept=self._kept)
             while not await self._sent(call, len(batch)):  # noqa: ASYNC110 - nobody announces that Redis is back
                 await asyncio.sleep(RETRY_S)
 
     async def _sent(self, call: Call[int], count: int) -> bool:
         try:
-            await self.store.run(call)
+            await self._store.run(call)
         except StoreUnavailableError:
             return False
         except StoreRefusedError as error:  # the same again would be refused again
@@ -239,10 +226,10 @@ class EventDispatcher:
             EVENTS_SENT.labels(sink="stream").inc(count)
         return True
 
-    async def _post(self, webhook: Callable[[Sequence[Event]], Awaitable[bool]]) -> None:
+    async def _post(self, webhook: EventWebhook) -> None:
         while True:
             batch = await self._posts.take()
-            metric = EVENTS_SENT if await webhook(batch) else EVENTS_DROPPED
+            metric = EVENTS_SENT if await webhook.send(batch) else EVENTS_DROPPED
             metric.labels(sink="webhook").inc(len(batch))
 
 
@@ -253,7 +240,7 @@ class EventOffice:
         events = EventLog(Keys(child.settings.cluster))
         self._followers = Followers(store, events)
         self.pages = EventPages(store, events, self._followers, child.clock)
-        self._eventing = None if child.mailbox is None else _eventing(child, store, events, child.mailbox.read_fd)
+        self._eventing = None if child.mailbox is None else EventDispatcher(child, store, events, child.mailbox.read_fd)
 
     def start(self) -> None:
         """Begin; in the loop."""
@@ -265,28 +252,3 @@ class EventOffice:
         await self._followers.close()
         if self._eventing is not None:
             await self._eventing.close()
-
-
-def _eventing(child: ChildContext, store: AsyncStore, events: EventLog, read_fd: int) -> EventDispatcher:
-    settings = child.settings.events
-    writer = f"{child.replica}/{child.name}/{child.generation}"
-    webhook = None
-    if settings.webhook_url is not None:
-        webhook = EventWebhook(
-            settings.webhook_url.get_secret_value(),
-            token=None if settings.webhook_token is None else settings.webhook_token.get_secret_value(),
-            secret=None if settings.webhook_secret is None else settings.webhook_secret.get_secret_value(),
-            timeout_s=settings.webhook_timeout_s,
-            cluster=child.settings.cluster,
-            writer=writer,
-            wall_ms=child.clock.wall_ms,
-        )
-    return EventDispatcher(
-        read_fd,
-        store=store,
-        events=events,
-        writer=writer,
-        kept=settings.kept,
-        webhook=None if webhook is None else webhook.send,
-        webhook_level=LEVELS.index(settings.webhook_level.value),
-    )
