@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
@@ -51,9 +51,9 @@ def config_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--config``, ``--set``, ``--compat``, ``-m`` and each setting as a flag, and pass ``load_settings``.
 
     ``load_settings(files=(), flags={})`` returns ``Loaded``; files that the command was given
-    itself count like --config and replace TENURE_CONFIG, flags are values by path. When the
-    configuration cannot be used, every problem is printed and the command ends with 78; with
-    ``is_strict=False`` it raises ConfigError instead.
+    itself count like --config and replace TENURE_CONFIG, flags are values by path. It raises
+    ConfigError when the configuration cannot be used; a command that lets it pass ends with 78,
+    every problem printed.
     """
 
     @click.option(
@@ -94,25 +94,16 @@ def config_options(function: Callable[..., Any]) -> Callable[..., Any]:
             files: Sequence[Path] = (),
             flags: Mapping[str, object] | None = None,
             with_jobs: bool = False,
-            is_strict: bool = True,
         ) -> Loaded:
             context = click.get_current_context(silent=True)  # none: the tree runs, and reads everything again
             source = context.get_parameter_source("config_files") if context is not None else None
             given = () if files and source is ParameterSource.ENVIRONMENT else config_files
-            read = _read_or_fail if is_strict else read_settings
-            return read((*given, *files), sets, {**setting_flags, **(flags or {})}, with_jobs=with_jobs, compat=compat)
+            overrides = {**setting_flags, **(flags or {})}
+            return read_settings((*given, *files), sets, overrides, with_jobs=with_jobs, compat=compat)
 
         return function(*args, load_settings=load_for_command, **options)
 
     return command
-
-
-def _read_or_fail(*layers: Any, **options: Any) -> Loaded:
-    """Return the configuration; on problems print them all and end the command with 78."""
-    try:
-        return read_settings(*layers, **options)
-    except ConfigError as error:
-        fail(error)
 
 
 def read_settings(
@@ -207,12 +198,6 @@ def print_problems(problems: Iterable[Problem]) -> None:
         say(" ".join(str(problem).splitlines()), err=True)
     if len(listed) > PROBLEMS_MAX:
         say(f"and {len(listed) - PROBLEMS_MAX} more", err=True)
-
-
-def fail(error: ConfigError) -> NoReturn:
-    """Print the error and end the command."""
-    print_problems(error.problems)
-    raise click.exceptions.Exit(error.exit_code)
 
 
 def compat_options(function: Callable[..., Any]) -> Callable[..., Any]:

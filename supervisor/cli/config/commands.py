@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import click
 
 from supervisor.cli.help import SectionedGroup
-from supervisor.cli.options import LoadSettings, compat_options, config_options, fail, print_problems, search
+from supervisor.cli.options import LoadSettings, compat_options, config_options, print_problems, search
 from supervisor.cli.output import list_options, print_rows, say
-from supervisor.core.errors import EXIT_CONFIG, CannotCreateError, ConfigError
+from supervisor.core.errors import CannotCreateError, ConfigError
 from supervisor.importers import FORMATS
 
 if TYPE_CHECKING:
@@ -97,8 +97,7 @@ def _check_jobs(loaded: Loaded) -> Loaded:
             problems = list(error.problems)
     problems = [*problems, *web_problems(loaded)]
     if problems:
-        print_problems(problems)
-        raise click.exceptions.Exit(EXIT_CONFIG)
+        raise ConfigError(problems)
     return loaded
 
 
@@ -230,7 +229,8 @@ def convert(*, files: tuple[Path, ...], output: str, compat: str | None, module_
     try:
         loaded = load(files=files, environ=environ, flags={}, compat=compat or FORMATS[0])
     except ConfigError as error:
-        fail(error)
+        print_problems(error.problems)
+        raise click.exceptions.Exit(error.exit_code) from error
     assert loaded.conversion is not None
     _write(to_yaml(loaded.conversion, files), output)
 

@@ -131,7 +131,7 @@ def _directory(data_dir: Path | None, load_settings: LoadSettings) -> tuple[Path
     from supervisor.settings.overrides import DEFAULTS_VARIABLE
 
     try:
-        settings = load_settings(is_strict=False).settings
+        settings = load_settings().settings
     except ConfigError as error:
         partial = error.partial if isinstance(error, UnusableError) else None
         if partial is None:

@@ -85,7 +85,7 @@ def run(
         return
     from supervisor.app import replica
 
-    _leave(replica.run(loaded, lambda: load_settings(flags=flags, with_jobs=True, is_strict=False)))
+    _leave(replica.run(loaded, lambda: load_settings(flags=flags, with_jobs=True)))
 
 
 def _register(plugins: Iterable[str]) -> None:

@@ -11,7 +11,7 @@ import click
 from supervisor.cli.cluster import LABEL, confirm, known_jobs
 from supervisor.cli.connection import Connection, connected
 from supervisor.cli.help import SectionedCommand
-from supervisor.cli.options import LoadSettings, config_options, fail
+from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import is_table, output_option, print_rows, print_value, progress, say
 from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_FAILED, EXIT_OK, ConfigError, Problem
@@ -116,7 +116,7 @@ def read_raw(file: Path) -> bytes:
         with file.open("rb") as opened:
             return opened.read(BYTES_MAX + 1)
     except OSError as error:
-        fail(_unreadable(file, error))
+        raise _unreadable(file, error) from error
 
 
 def _unreadable(file: Path, error: OSError) -> ConfigError:
@@ -130,11 +130,11 @@ def read_files(file: Path) -> list[tuple[str, bytes]]:
     try:
         inside = sorted(each for each in file.iterdir() if each.suffix in _SUFFIXES and not each.name.startswith("."))
     except OSError as error:
-        fail(_unreadable(file, error))
+        raise _unreadable(file, error) from error
     if not inside or len(inside) > FILES_MAX:
         what = f"holds {len(inside)} files of schedules" if inside else "holds no file of schedules"
         remedy = f"up to {FILES_MAX} files that end in {', '.join(_SUFFIXES)} are read"
-        fail(ConfigError([Problem(str(file), "", what, remedy)]))
+        raise ConfigError([Problem(str(file), "", what, remedy)])
     return [(str(each), read_raw(each)) for each in inside]
 
 

@@ -11,7 +11,7 @@ import click
 from supervisor.cli.cluster import INSTANT, LABEL
 from supervisor.cli.connection import Connection, cluster_options, connected
 from supervisor.cli.help import SectionedGroup
-from supervisor.cli.options import LoadSettings, config_options, fail
+from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import (
     distance,
     is_table,
@@ -239,7 +239,7 @@ def _from_file(file: Path, settings: Settings) -> tuple[ScheduleDef, ...]:
 
     entries = read_entries(read_raw(file), name=str(file))
     if entries.problems:
-        fail(ConfigError(entries.problems))
+        raise ConfigError(entries.problems)
     return due_times.validated(entries.schedules, where=str(file), settings=settings)
 
 
