@@ -95,3 +95,80 @@ def test_any_module_gives_names_or_problems(tmp_path: Path, text: str) -> None:
     report = ImportReport()
     found = read_module(file, report)
     assert found is not None or report.problems
+
+
+BEFORE = "SCHEDULERS = {'s': {'backend': 'a.B', 'queue': 'q', 'interval': 60}}\nOTHER = {'a': 1}\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SCHEDULERS.update({'t': {}})\n", "SCHEDULERS['s'].update(queue='r')\n", "SCHEDULERS.setdefault('t', {})['queue'] = 'r'\n",
+        "del SCHEDULERS['s']\n", "del SCHEDULERS\n", "SCHEDULERS['s']['queue'] = 'r'\n", "SCHEDULERS |= {}\n", "from base import *\n",
+        "from base import SCHEDULERS\n", "import base as SCHEDULERS\n", "for SCHEDULERS in (): pass\n", "with open('x') as SCHEDULERS: pass\n",
+        "SCHEDULERS, X = {}, 1\n", "(SCHEDULERS := {})\n", "X = [SCHEDULERS := {}]\n", "if X:\n    SCHEDULERS = {}\n",
+        "def f():\n    global SCHEDULERS\n    SCHEDULERS = {}\nf()\n", "def f():\n    SCHEDULERS['t'] = {}\nf()\n", "def SCHEDULERS(): pass\n",
+        "A = SCHEDULERS\nA['t'] = {}\n", "A = {'x': SCHEDULERS}\nA['x'].clear()\n", "x = SCHEDULERS['s']\nx['queue'] = 'r'\n",
+        "for each in SCHEDULERS.values():\n    each['queue'] = 'r'\n", "fill(SCHEDULERS)\n", "X = filled(into=SCHEDULERS['s'])\n",
+        "try:\n    pass\nexcept OSError as SCHEDULERS:\n    pass\n", "match 1:\n    case SCHEDULERS: pass\n",
+    ],
+)  # fmt: skip
+def test_a_value_that_code_may_change_is_a_problem(tmp_path: Path, text: str) -> None:
+    """What was written first is not what the service ran by: schedules would be lost, or go to another queue."""
+    file = tmp_path / "conf.py"
+    file.write_text(BEFORE + text)
+    report = ImportReport()
+
+    found = read_module(file, report)
+
+    assert found is not None
+    assert "SCHEDULERS" not in found.value
+    assert any(each.path == "SCHEDULERS" and "would have to run" in each.message for each in report.problems)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "print(SCHEDULERS, len(OTHER))\n", "def f(SCHEDULERS):\n    SCHEDULERS['t'] = {}\n", "def f():\n    SCHEDULERS = {}\n    return SCHEDULERS\n",
+        "class X:\n    SCHEDULERS = {}\n", "Q = SCHEDULERS['s']['queue']\n", "OTHER.update(b=2)\n", "SCHEDULERS.get('t')\n", "import os.path\n",
+        "A = SCHEDULERS\nA = {}\nA['t'] = {}\n", "'text'\npass\nassert SCHEDULERS\n",
+    ],
+)  # fmt: skip
+def test_a_value_that_code_only_reads_counts(tmp_path: Path, text: str) -> None:
+    """Beside it only what is changed is left out, with a notice."""
+    file = tmp_path / "conf.py"
+    file.write_text(BEFORE + text)
+    report = ImportReport()
+
+    found = read_module(file, report)
+
+    assert found is not None
+    assert report.problems == []
+    assert found.plain()["SCHEDULERS"] == {"s": {"backend": "a.B", "queue": "q", "interval": 60}}
+    assert ("OTHER" in found.value) is ("OTHER.update" not in text)
+    assert any("OTHER: may be changed" in notice for notice in report.notices) is ("OTHER.update" in text)
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a0 = [1]\n" + "".join(f"a{n + 1} = [{', '.join([f'a{n}'] * 10)}]\n" for n in range(9)), "more than 200,000 values"),
+        ("a = []\n" + "a = [a]\n" * 3000, "nested deeper than 64 levels"),
+        (f"a = [{'1, ' * 1000}]\n" + "".join(f"b{n} = a\n" for n in range(1000)), "more than 200,000 values"),
+    ],
+)  # fmt: skip
+def test_names_do_not_make_a_module_larger_than_a_file_may_be(tmp_path: Path, text: str, problem: str) -> None:
+    """As aliases of YAML do not: a list of lists by name is small to write and takes for ever to walk through."""
+    file = tmp_path / "conf.py"
+    file.write_text(text)
+    report = ImportReport()
+    read_module(file, report)
+    assert any(problem in each.message for each in report.problems)
+
+
+def test_a_module_is_a_regular_file(tmp_path: Path) -> None:
+    """A device has no end, and a pipe keeps whoever opens it."""
+    (tmp_path / "conf.py").symlink_to("/dev/zero")
+    report = ImportReport()
+    assert read_module(tmp_path / "conf.py", report) is None
+    assert "cannot be read: no regular file" in report.problems[0].message
