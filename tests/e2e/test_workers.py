@@ -50,6 +50,20 @@ async def poison(path: str, ctx: Context) -> None:
     os.kill(os.getpid(), signal.SIGSEGV)
 
 
+@job("e2e.quits")
+async def quits(path: str, ctx: Context) -> None:
+    note(path, ctx)
+    os.kill(os.getpid(), signal.SIGQUIT)
+    await asyncio.sleep(60)
+
+
+@job("e2e.quits-plain")
+def quits_plain(path: str, ctx: Context) -> None:
+    note(path, ctx)
+    os.kill(os.getpid(), signal.SIGQUIT)
+    time.sleep(60)
+
+
 @job("e2e.blocking", max_crashes=1)
 async def blocking(path: str, ctx: Context) -> None:
     note(path, ctx)
@@ -171,6 +185,23 @@ def test_poison_dies_and_its_neighbours_finish(site: Site) -> None:
     assert executions["poison"] <= 3, "worker crashes caused: at most max_crashes + 1"
     crashes = [each for each in tree.events("child_exited") if each.get("signal") == signal.SIGSEGV]
     assert len(crashes) == executions["poison"]
+    assert site.is_sound()
+
+
+def test_a_run_that_tells_its_process_to_quit_is_charged_with_its_death(site: Site) -> None:
+    """The same signal with which the tree stops a worker; handed back as at a stop, it did so every second for ever."""
+    site.enqueue("neighbour", job="innocent", seconds=2)
+    site.enqueue("quits", job="quits", max_crashes=2)
+    site.enqueue("plain", job="quits-plain", kind=Kind.SYNC, max_crashes=2)
+    site.tree("one")
+
+    wait_until(lambda: {"quits", "plain"} <= site.dead().keys(), what="both to be dead")
+    site.wait_for_ok("neighbour")
+
+    assert site.dead() == dict.fromkeys(("quits", "plain"), ("crashed", "exit code 131", 2))
+    executions = Counter(run_id for run_id, *_ in site.starts())
+    assert (executions["plain"], executions["neighbour"]) == (2, 2)
+    assert executions["quits"] <= 3
     assert site.is_sound()
 
 

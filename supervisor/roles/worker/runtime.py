@@ -207,12 +207,15 @@ class WorkerRuntime:
         """Yield the last calls of a process that must go; each is sent its reply.
 
         Args:
-            interrupted: runs that the stop cut off. They go to the head of their queues, no attempt charged.
+            interrupted: runs that the stop cut off. They go to the head of their queues, no attempt charged. Where
+                nobody asked for it, one of them may have: they stay in the session; the agent decides whom to blame.
             is_empty: returns whether nothing is executed any more, so that the session can end.
         """
         while self.polls.has_work:
             for fetched in self.settle((yield self.next_poll(want=0))):
                 self.polls.acknowledge(self.executor.refusals.give_back(fetched))
+        if interrupted and not self.presence.was_asked:
+            return
         if interrupted:
             items = [(run.queue, run.envelope.id, only(Release.INTERRUPTED, run)) for run in interrupted]
             yield self.queues.release_runs(

@@ -76,6 +76,7 @@ def test_a_worker_that_must_go_takes_its_command_along(shop: WorkerKit, until: U
     worker = fork(shop)
     until(pid.exists, "the command runs")
 
+    shop.ask_to_go()
     worker.signal(signal.SIGQUIT)
     found = worker.report()
 

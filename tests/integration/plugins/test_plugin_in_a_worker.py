@@ -76,6 +76,7 @@ def test_a_worker_that_must_go_now_gives_the_run_back_and_ends_the_plugin(shop: 
     put(shop, "interrupted", "notes")
     worker = fork(shop)
     wait_until((tmp_path / "notes").exists, what="the plugin to have begun")
+    shop.ask_to_go()
     worker.signal(signal.SIGQUIT)
     found = worker.report()
 

@@ -21,7 +21,6 @@ from typing import Any
 import structlog
 
 from supervisor.core.effects import drive_async
-from supervisor.core.errors import EXIT_OK
 from supervisor.core.supervision.scoreboard import Phase
 from supervisor.roles.worker.polling.poll import Bells
 from supervisor.roles.worker.pools.async_runs import AsyncRuns
@@ -135,7 +134,7 @@ class AsyncPool:
             self._loop_watch.stop()
             await self._runtime.close_async()
             await self._store.close()
-        return EXIT_OK
+        return self._presence.exit_code(has_cut_off=bool(self._runs.interrupted or self._runs.count))
 
     # Turns ---------------------------------------------------------------------------------------
 
@@ -293,7 +292,8 @@ class AsyncPool:
     async def _abandon(self) -> None:
         """Cancel everything and hand it back, within bounds; the agent hands back the rest."""
         await self._runs.cut_off(CANCEL_NOW_S if self._presence.phase is Phase.KILLING else CANCEL_S)
-        log.info("worker_quits", interrupted=len(self._runs.interrupted), still_running=self._runs.count)
+        interrupted, running = len(self._runs.interrupted), self._runs.count
+        log.info("worker_quits", interrupted=interrupted, still_running=running, asked=self._presence.was_asked)
         calls = self._runtime.leave(self._runs.interrupted, is_empty=lambda: self._runs.is_empty)
         try:
             await drive_async(calls, partial(self._store.run, timeout_s=LAST_WORDS_S))

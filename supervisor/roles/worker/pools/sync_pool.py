@@ -29,7 +29,6 @@ from typing import Any, TypeVar
 import structlog
 
 from supervisor.core.effects import drive
-from supervisor.core.errors import EXIT_OK
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.context import Interrupted
 from supervisor.roles.worker.attempt.executor import Execution
@@ -96,7 +95,7 @@ class SyncPool:
             self._store.close()
             os.close(wake_read)
             os.close(wake_write)
-        return EXIT_OK
+        return self._presence.exit_code(has_cut_off=bool(self._interrupted))
 
     # Turns ---------------------------------------------------------------------------------------
 
@@ -305,7 +304,8 @@ class SyncPool:
 
     def _abandon(self) -> None:
         """Hand back the runs here, within bounds; the agent hands back the rest."""
-        log.info("worker_quits", interrupted=len(self._interrupted), still_running=0)
+        asked = self._runtime.presence.was_asked
+        log.info("worker_quits", interrupted=len(self._interrupted), still_running=0, asked=asked)
         self._give_back_ready()
         try:
             drive(self._runtime.leave(self._interrupted), partial(self._store.run, timeout_s=LAST_WORDS_S))

@@ -8,21 +8,24 @@ the deadline that excused its absence goes, so that the parent sees no hang that
 from __future__ import annotations
 
 import os
+import signal
 from bisect import bisect_left, insort
 from collections.abc import Callable
 
 import structlog
 
 from supervisor.clock import Clock
-from supervisor.core.errors import EXIT_FAILED, StoreRefusedError, StoreUnavailableError
+from supervisor.core.errors import EXIT_FAILED, EXIT_OK, StoreRefusedError, StoreUnavailableError
 from supervisor.core.supervision.inflight import InflightTable, RunKey, RunState, execution_hash
 from supervisor.core.supervision.scoreboard import ChildState, Phase, Row, UnwantedReason, Verb
+from supervisor.core.supervision.slot import Cause
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.child import ChildContext, ConfigFollower
 from supervisor.telemetry import metrics
 
 _BEAT, _BUSY, _DEADLINE, _DONE = (word.index for word in (Row.beat_ns, Row.busy, Row.deadline_ns, Row.done))
 CLOSE_S, CLOSE_NOW_S = 1.0, 0.1
+EXIT_QUIT = 128 + signal.SIGQUIT  # as shells have it
 NEAR_NS = 600_000_000  # the parent looks every 0.5 s; a deadline nearer than that it must be told of
 
 
@@ -55,6 +58,15 @@ class WorkerHeartbeat:
     def is_stopping(self) -> bool:
         """True if the whole tree stops."""
         return self._header.phase >= Phase.DRAINING
+
+    @property
+    def was_asked(self) -> bool:
+        """True if the parent wants this process to go. A signal alone may come from anybody, a job of it included."""
+        return self.is_stopping or Cause(self.row.cause).was_asked
+
+    def exit_code(self, *, has_cut_off: bool) -> int:
+        """Return the exit code of a process that leaves: if it cut off runs unasked, that of a death by the signal."""
+        return EXIT_QUIT if has_cut_off and not self.was_asked else EXIT_OK
 
     @property
     def closing_s(self) -> float:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 
 import pytest
 
 from supervisor.core.model import Kind
+from supervisor.core.supervision.inflight import RunState
 from supervisor.core.supervision.scoreboard import ChildState, Phase
 from supervisor.roles.worker.pools import async_pool
+from supervisor.roles.worker.pools.async_pool import AsyncPool
 from tenure import Retry, job
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 
@@ -74,11 +77,33 @@ async def test_quitting_hands_runs_back_uncharged(shop: WorkerKit) -> None:
     run_id = shop.enqueue("endless")
     async with shop.worker() as pool:
         await until(started.is_set, what="the start")
+        shop.ask_to_go()
         pool.quit()
 
     assert shop.state(run_id) == "queued"
     assert shop.store.raw.hget(shop.server.keys.queue("default").att, run_id) == b"0,0,1"
     shop.assert_clean()
+
+
+async def test_a_process_that_nobody_asked_to_quit_leaves_its_runs_to_whoever_judges_its_death(shop: WorkerKit) -> None:
+    """One of them may have sent the signal; handed back uncharged, it would take down one process after the other."""
+    started, release = asyncio.Event(), asyncio.Event()
+
+    @job("waits")
+    async def waits() -> None:
+        started.set()
+        await release.wait()
+
+    run_id = shop.enqueue("waits")
+    pool = AsyncPool(shop.runtime(), shop.server.async_store())
+    task = asyncio.create_task(pool.run())
+    await until(started.is_set, what="the start")
+    pool.quit()
+
+    assert await task == 128 + signal.SIGQUIT
+    assert shop.state(run_id) == "running"
+    assert list(shop.store.run(shop.sessions.list())) == ["r.000001/worker-test-0/1"]
+    assert [entry.state for entry in shop.board.inflight[0].entries()] == [RunState.DONE]
 
 
 async def test_a_job_that_refuses_to_be_cancelled_does_not_delay_a_quit(
@@ -100,6 +125,7 @@ async def test_a_job_that_refuses_to_be_cancelled_does_not_delay_a_quit(
     run_id = shop.enqueue("stubborn")
     async with shop.worker() as pool:
         await until(started.is_set, what="the start")
+        shop.ask_to_go()
         pool.quit()
 
     assert shop.state(run_id) == "running"

@@ -281,6 +281,7 @@ def test_what_was_fetched_ahead_goes_back_when_the_process_leaves(sync_shop: Wor
             sum(range(1000))
 
     ids = [sync_shop.enqueue("last", at=at) for at in range(FAST + 8)]
+    sync_shop.ask_to_go()
     found = fork(sync_shop).report()
 
     ended = FAST + (number is signal.SIGTERM)

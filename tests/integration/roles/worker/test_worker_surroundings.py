@@ -195,6 +195,7 @@ async def test_a_stop_undoes_and_charges_nothing(shop: WorkerKit) -> None:
     run_id = shop.enqueue("long")
     async with shop.worker() as pool:
         await started.wait()
+        shop.ask_to_go()
         pool.quit()
 
     assert trace == ["undone"]
@@ -216,6 +217,7 @@ def test_a_stop_of_a_plain_job_undoes_too(sync_shop: WorkerKit, tmp_path: Path) 
     run_id = sync_shop.enqueue("long")
     process = fork(sync_shop)
     wait_until(begun.exists, what="the job")
+    sync_shop.ask_to_go()
     process.signal(signal.SIGQUIT)
     found = process.report()
 

@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 from supervisor.core.model import Envelope, Kind, Template
+from supervisor.core.supervision.inflight import RunState
 from supervisor.core.supervision.scoreboard import Phase
 from supervisor.roles.worker.attempt.context import SoftTimeout
 from supervisor.roles.worker.pools import sync_pool
+from supervisor.roles.worker.pools.sync_pool import SyncPool
 from tenure import Context, Retry, job
 from tests.integration.roles.worker.forked import fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit
@@ -275,10 +277,35 @@ def test_a_quit_during_a_job_hands_it_back_uncharged(sync_shop: WorkerKit) -> No
         wait_for_ever()
 
     run_id = sync_shop.enqueue("endless")
+    sync_shop.ask_to_go()
     found = fork(sync_shop).report()
 
     assert (found.code, found.states) == (0, {run_id: "queued"})
     assert (found.charges, found.sessions) == ({run_id: "0,0,1"}, [])
+
+
+def test_a_quit_that_nobody_asked_for_leaves_the_run_to_whoever_judges_the_death(sync_shop: WorkerKit) -> None:
+    """The job sent it to its own process; what it had fetched and not begun goes back, and acknowledgements are sent."""
+
+    @job("quits")
+    def quits() -> None:
+        os.kill(os.getpid(), signal.SIGQUIT)
+        wait_for_ever()
+
+    run_id = sync_shop.enqueue("quits")
+
+    def work() -> int:
+        code = SyncPool(sync_shop.runtime(), sync_shop.server.store()).run()
+        assert sync_shop.state(run_id) == "running"
+        assert list(sync_shop.store.run(sync_shop.sessions.list())) == ["r.000001/worker-test-0/1"]
+        return code
+
+    process = fork(sync_shop, main=work)
+    code = process.wait()
+    process.close()
+
+    assert code == 128 + signal.SIGQUIT
+    assert [entry.state for entry in sync_shop.board.inflight[0].entries()] == [RunState.DONE]
 
 
 def test_a_quit_interrupts_an_outage(sync_shop: WorkerKit) -> None:

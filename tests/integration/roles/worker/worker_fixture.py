@@ -14,6 +14,7 @@ from supervisor.core.effects import Call
 from supervisor.core.errors import StoreUnavailableError
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Envelope, Kind, Release
+from supervisor.core.supervision.slot import Cause
 from supervisor.process.spawn import allocate
 from supervisor.roles.child import ChildContext
 from supervisor.roles.worker.pools.async_pool import AsyncPool
@@ -102,6 +103,10 @@ class WorkerKit:
         self.settings = Settings(cluster=server.keys.cluster, workers={"test": pool})
         self.parent_pid = os.getpid()  # also in a worker that is forked later
         self.board = allocate(slots=2, inflight=200)
+
+    def ask_to_go(self, slot: int = 0) -> None:
+        """Note on the board that the parent wants this worker to go, as it does before it sends a signal."""
+        self.board.rows[slot].cause = Cause.RETIRED
 
     def child(self, slot: int = 0) -> ChildContext:
         """Return one worker's context."""
