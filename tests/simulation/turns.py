@@ -27,6 +27,7 @@ from supervisor.core.supervision.scoreboard import Board, Phase, SlotState, boar
 from supervisor.roles.agent.maintenance import Duties
 from supervisor.roles.agent.sessions.local_workers import LocalWorkers
 from supervisor.roles.agent.sessions.reaper import Reaper
+from supervisor.roles.agent.sessions.tasks import SessionTasks
 from supervisor.roles.child import ChildContext
 from supervisor.roles.worker.attempt.context import Context
 from supervisor.roles.worker.polling.poll import SessionLostError
@@ -77,11 +78,11 @@ class TurnWorld:
             run=self.store.run, sessions=self.sessions, queues=self.queues, dead_cap=1000, history=100_000,
             report=lambda *_, **__: None,
         )  # fmt: skip
-        self.agent = Duties(
+        self.agent = Duties(SessionTasks(
             run=self.store.run, clock=self.time, workers=LocalWorkers(self.board, self._names, "r.000001"),
             sessions=self.sessions, reaper=self._reaper, registry=self._registry,
             beat_period_ns=3 * S_NS, session_lease_ns=15 * S_NS, report=lambda *_, **__: None,
-        )  # type: ignore[arg-type]  # fmt: skip
+        ))  # type: ignore[arg-type]  # fmt: skip
         self._workers: list[Worker] = [Worker(self, slot) for slot in range(workers)]
 
     def _jobs(self) -> Registry:
@@ -289,6 +290,6 @@ class Worker:
         self._row.state = SlotState.STOPPED
         if failure is not None or self.program.is_killed:
             self._world.lost.add(self.session)
-        self._world.agent._reclaim.run(self._world.time.elapsed_ns())
+        self._world.agent._sessions.reclaiming.run(self._world.time.elapsed_ns())
         if not self.is_drained:
             self.start()

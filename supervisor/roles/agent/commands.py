@@ -58,21 +58,13 @@ class _Pending:
 
 @dataclass(eq=False, kw_only=True)
 class CommandDuty:
-    """Looks for commands, asks the parent, answers.
-
-    Args:
-        call: sends one call and returns its reply.
-        commands: builds it.
-        child: the agent's; requests to the parent are written into its row.
-        report: receives decisions.
-        signer: verifies commands; None: all are obeyed.
-    """
+    """Looks for commands, asks the parent, answers."""
 
     call: Callable[[Call[Any]], Any]
     commands: Commands
-    child: ChildContext
+    child: ChildContext  # the agent's: requests to the parent are written into its row
     report: Reporter
-    signer: Signer | None = None
+    signer: Signer | None = None  # verifies commands; None: all are obeyed
 
     name = "commands"
 

@@ -31,6 +31,7 @@ from supervisor.roles.agent.reporting import AgentReport
 from supervisor.roles.agent.sessions.cancellations import Unwanted, exclusive_slots
 from supervisor.roles.agent.sessions.local_workers import LocalWorkers
 from supervisor.roles.agent.sessions.reaper import Reaper
+from supervisor.roles.agent.sessions.tasks import SessionTasks
 from supervisor.roles.agent.tree_view import TreeView
 from supervisor.roles.child import ChildContext, ConfigFollower, Wakeup
 from supervisor.settings.schedules.complete import schedules_digest
@@ -77,7 +78,7 @@ class Agent:
         sessions = Sessions(keys)
         queues = child.settings.queues
         workers = LocalWorkers(child.board, child.slot_names, child.replica, wake_parent=child.wake_parent)
-        self._duties = Duties(
+        tasks = SessionTasks(
             run=self._run_call,
             clock=child.clock,
             workers=workers,
@@ -89,8 +90,8 @@ class Agent:
             session_lease_ns=int(queues.session_lease_s * SECOND_NS),
             predecessor=child.predecessor,
             report=self._report,
-            others=self._tasks(keys, workers),
         )
+        self._duties = Duties(tasks, self._tasks(keys, workers))
 
     def run(self) -> int:
         """Do all of it until asked to end."""

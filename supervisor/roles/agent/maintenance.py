@@ -18,23 +18,10 @@ from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Template
 from supervisor.core.units import MILLISECOND_NS, NEVER_NS
-from supervisor.roles.agent.sessions.local_workers import LocalWorkers
-from supervisor.roles.agent.sessions.reaper import Reaper
-from supervisor.roles.agent.sessions.tasks import (
-    FORGET_PERIOD_NS,
-    DyingSessions,
-    ForeignSessions,
-    JobPublisher,
-    LocalReclaim,
-    OrphanSweep,
-    RecordCleanup,
-    Run,
-    SessionBeats,
-)
+from supervisor.roles.agent.sessions.tasks import FORGET_PERIOD_NS, SessionTasks
 from supervisor.settings.sections.queues import QueueSettings
 from supervisor.store.queues.bridges import INGEST_MAX, Bridges
 from supervisor.store.queues.runs import Queues
-from supervisor.store.queues.sessions import Sessions
 from supervisor.telemetry.metrics import CLOUDFORET_INGESTED, ENQUEUED, REDIS_ERRORS
 
 RETRY_NS = 300 * MILLISECOND_NS
@@ -66,51 +53,25 @@ class _Scheduled:
 class Duties:
     """The periodic tasks of one agent."""
 
-    def __init__(
-        self,
-        *,
-        run: Run,
-        clock: Clock,
-        workers: LocalWorkers,
-        sessions: Sessions,
-        reaper: Reaper,
-        registry: Registry,
-        length_max: int = 0,
-        beat_period_ns: int,
-        session_lease_ns: int,
-        predecessor: str = "",
-        report: Reporter,
-        others: Sequence[PeriodicTask] = (),
-    ) -> None:
+    def __init__(self, sessions: SessionTasks, others: Sequence[PeriodicTask] = ()) -> None:
         """Build it with the tasks for worker sessions, and ``others`` after them."""
-        self._clock = clock
-        self._report = report
-        self._watch = ForeignSessions(
-            run,
-            sessions,
-            workers,
-            reaper,
-            clock,
-            lease_ns=session_lease_ns,
-            period_ns=beat_period_ns,
-            predecessor=predecessor,
-        )
-        self._publisher = JobPublisher(run, sessions, registry, length_max=length_max)
-        self._reclaim = LocalReclaim(workers, reaper, clock)
-        self._beating = _Scheduled(SessionBeats(run, sessions, workers, report, beat_period_ns))
-        self._reclaiming = _Scheduled(self._reclaim, NEVER_NS)
-        self._publishing = _Scheduled(self._publisher)
+        self._sessions = sessions
+        self._clock = sessions.clock
+        self._report = sessions.report
+        self._beating = _Scheduled(sessions.beating)
+        self._reclaiming = _Scheduled(sessions.reclaiming, NEVER_NS)
+        self._publishing = _Scheduled(sessions.publishing)
         self._tasks = [
-            _Scheduled(RecordCleanup(reaper), clock.elapsed_ns() + FORGET_PERIOD_NS),
+            _Scheduled(sessions.forgetting, self._clock.elapsed_ns() + FORGET_PERIOD_NS),
             self._beating,
             self._reclaiming,
-            _Scheduled(DyingSessions(run, sessions, workers, reaper, session_lease_ns)),
-            _Scheduled(OrphanSweep(reaper)),
-            _Scheduled(self._watch),
+            _Scheduled(sessions.finishing),
+            _Scheduled(sessions.sweeping),
+            _Scheduled(sessions.watching),
             self._publishing,
             *(_Scheduled(task) for task in others),
         ]
-        reaper.between = self._beat_between
+        sessions.reaper.between = self._beat_between
 
     def next_ns(self) -> int:
         """Return when the next task is due."""
@@ -125,12 +86,12 @@ class Duties:
 
     def publish(self, cards: Mapping[str, str]) -> None:
         """Publish these jobs to producers from now on, and these at once."""
-        self._publisher.cards = cards
+        self._sessions.cards = cards
         self._publishing.due_ns = 0
 
     def perform(self) -> bool:
         """Reclaim runs of dead workers here, then perform due tasks; return whether Redis answered everything."""
-        if self._reclaiming.due_ns == NEVER_NS and self._reclaim.is_due:
+        if self._reclaiming.due_ns == NEVER_NS and self._sessions.workers.dead():
             self._reclaiming.due_ns = 0
         now_ns = self._clock.elapsed_ns()
         due = [scheduled for scheduled in self._tasks if scheduled.due_ns <= now_ns]
@@ -138,7 +99,7 @@ class Duties:
             for scheduled in sorted(due, key=lambda each: (each is not self._beating, each.due_ns)):
                 self._do(scheduled)
         except StoreUnavailableError as error:
-            self._watch.interrupted()
+            self._sessions.watch.interrupted()
             self._report("election_unanswered", operation="sessions", failures=1, error=str(error))
             return False
         return not self._reclaiming.is_refused
@@ -150,8 +111,8 @@ class Duties:
             task.run(now_ns)
         except StoreRefusedError as error:
             scheduled.due_ns = now_ns + REFUSED_NS
-            if task is self._watch:
-                self._watch.interrupted()
+            if task is self._sessions.watching:
+                self._sessions.watch.interrupted()
             self._report("duty_refused", duty=task.name, error=str(error), is_new=not scheduled.is_refused)
             scheduled.is_refused = True
         else:

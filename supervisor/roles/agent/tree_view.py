@@ -9,12 +9,13 @@ from contextlib import suppress
 from supervisor.clock import Clock
 from supervisor.core.supervision.scoreboard import Board, Phase, Row, SlotState
 from supervisor.core.units import MILLISECOND_NS
+from supervisor.roles.agent.election.context import Surroundings
 
 PROGRESS_LIMIT_NS = 2000 * MILLISECOND_NS  # a scheduler silent for longer does not schedule; the parent's own limit
 LOOK_NS_MAX = 1500 * MILLISECOND_NS  # what two looks prove at most about the time between them
 
 
-class TreeView:
+class TreeView(Surroundings):
     """The tree as the elector sees it on the board."""
 
     progress_limit_ns = PROGRESS_LIMIT_NS
@@ -57,7 +58,7 @@ class TreeView:
         return generation + self.is_scheduler_gone()
 
     def crashes(self) -> int:
-        """Return how often the scheduler failed within a minute, counted back from its last failure."""
+        """Return the scheduler's failures within a minute, counted back from its last failure."""
         return self._scheduler.crashes
 
     def progress(self) -> int:

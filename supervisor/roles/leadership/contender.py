@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator
 from contextlib import suppress
-from dataclasses import dataclass
 from random import Random
 from typing import Any, NamedTuple
 
@@ -23,7 +22,7 @@ from supervisor.core.election.lease import NO_TERM, Term, retry_delay_ns
 from supervisor.core.errors import TenureError
 from supervisor.core.supervision.scoreboard import Board, board_words
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
-from supervisor.roles.agent.election.context import UNANSWERED, ElectionContext, ElectionTiming
+from supervisor.roles.agent.election.context import UNANSWERED, ElectionContext, ElectionTiming, Surroundings
 from supervisor.roles.agent.election.elector import Elector
 from supervisor.store.election.leases import CandidateInfo, LeaseCode, Leases, LeaseView
 from supervisor.store.keys import LeaseKeys
@@ -57,36 +56,20 @@ class TermRegister(Board):
         self.current = term
 
 
-@dataclass(slots=True)
-class ProgramSurroundings:
+class ProgramSurroundings(Surroundings):
     """A program as the elector sees it: instead of a scheduler's process it has callbacks, which never hold it up."""
 
-    term_changed: Callable[[], None]
-    is_ending: bool = False
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        self.is_ending = False
 
     def is_stopping(self) -> bool:
         """Return whether the lease is to be given back."""
         return self.is_ending
 
-    def can_schedule(self) -> bool:
-        """Return True."""
-        return True
-
-    def is_scheduler_gone(self) -> bool:
-        """Return True: when the lease is given back, the program has been told."""
-        return True
-
-    def incarnation(self) -> int:
-        """Return the number of the one process that there is."""
-        return 1
-
-    def crashes(self) -> int:
-        """Return 0."""
-        return 0
-
-    def progress(self) -> int:
-        """Return 0."""
-        return 0
+    def term_changed(self) -> None:
+        """Look again at who leads."""
+        self._changed()
 
 
 class Contender:
@@ -163,7 +146,7 @@ class Contender:
                 return
             answer, error = None, None
             try:
-                answer = yield from self._listen(step) if isinstance(step, Listen) else _one(step)
+                answer = (yield from self._listen(step)) if isinstance(step, Listen) else (yield step)
             except UNANSWERED as raised:
                 error = raised
             if isinstance(answer, LeaseView):
@@ -192,10 +175,6 @@ class Contender:
         if event in _LOGGED:
             said = " ".join(f"{name}={value}" for name, value in fields.items())
             log.info("%s lease=%s %s", event, self.keys.name, said)
-
-
-def _one(step: Step) -> Generator[Step, Any, Any]:
-    return (yield step)
 
 
 def candidate(identity: str, *, pid: int, host: str, started_ms: int, participates: bool) -> CandidateInfo:

@@ -233,11 +233,7 @@ class Fold:
     """
 
     def __init__(self, lines_max: int) -> None:
-        """Build it.
-
-        Args:
-            lines_max: how many lines a second are written in full.
-        """
+        """Build it; ``lines_max`` lines a second are written in full."""
         assert lines_max > 0
         self._lines_max = lines_max
         self._lines = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from supervisor.clock import Clock
 from supervisor.core.effects import Reporter
@@ -23,36 +23,35 @@ if TYPE_CHECKING:  # programs that contend load no pydantic
 UNANSWERED = (StoreUnavailableError, StoreRefusedError)
 
 
-class Surroundings(Protocol):
-    """Process tree as the elector uses it: facts, and one notification."""
+class Surroundings:
+    """Facts around the elector, and one notification: here those of a program without a scheduler's process."""
 
     def is_stopping(self) -> bool:
-        """Return whether the tree is being stopped."""
-        ...
+        """Return whether the lease is to be given back."""
+        return False
 
     def can_schedule(self) -> bool:
         """Return whether the scheduler beside it makes progress."""
-        ...
+        return True
 
     def is_scheduler_gone(self) -> bool:
         """Return whether no scheduler process is left."""
-        ...
+        return True
 
     def incarnation(self) -> int:
         """Return the number of the live scheduler process; without one, that of the next."""
-        ...
+        return 1
 
     def crashes(self) -> int:
         """Return the scheduler's failures within a minute, counted back from its last failure."""
-        ...
+        return 0
 
     def progress(self) -> int:
-        """A number that grows with each turn of the scheduler."""
-        ...
+        """Return a number that grows with each turn of the scheduler."""
+        return 0
 
     def term_changed(self) -> None:
         """Wake the scheduler: the term on the board is another one."""
-        ...
 
 
 class Presence:

@@ -39,27 +39,16 @@ def exclusive_slots(child: ChildContext) -> list[int]:
 
 @dataclass(eq=False, kw_only=True)
 class Unwanted:
-    """Passes requests on from Redis to workers, and to the parent, who alone kills.
-
-    Args:
-        call: sends one call and returns its reply.
-        queues: builds it.
-        workers: of this replica.
-        row: the agent's own, for requests to the parent.
-        wake_parent: makes the parent look at it.
-        exclusive: slots whose process executes one run at a time, so that a kill hits no other.
-        report: receives decisions.
-        history: how many ended attempts each queue remembers.
-    """
+    """Passes requests on from Redis to workers, and to the parent, who alone kills."""
 
     call: Callable[[Call[Any]], Any]
     queues: Queues
     workers: LocalWorkers
-    row: Row
+    row: Row  # the agent's own, for requests to the parent
     wake_parent: Callable[[], None]
-    exclusive: InitVar[Collection[int]]
+    exclusive: InitVar[Collection[int]]  # slots whose process executes one run at a time, so that a kill hits no other
     report: Reporter
-    history: int = HISTORY
+    history: int = HISTORY  # ended attempts that each queue remembers
 
     name = "unwanted"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from supervisor.clock import Clock
@@ -22,51 +22,68 @@ WATCH_PERIOD_NS_MAX = 900 * MILLISECOND_NS  # while there are foreign sessions: 
 WATCH_PERIOD_NS_MIN = 50 * MILLISECOND_NS
 FORGET_PERIOD_NS = 600_000 * MILLISECOND_NS
 FORGET_PAGE_NS = 1000 * MILLISECOND_NS
+DYING_PERIOD_NS = 10_000 * MILLISECOND_NS
+SWEEP_PERIOD_NS = 30_000 * MILLISECOND_NS
+PUBLISH_PERIOD_NS = 300_000 * MILLISECOND_NS  # again now and then, because Redis may have been emptied
 PUBLISH_MAX = 500
 
 
-@dataclass(eq=False)
-class SessionBeats:
-    """Beats for the live workers of this replica."""
+@dataclass(slots=True, eq=False)
+class SessionTask:
+    """A task and the time until it is due again, which it may change."""
 
-    name = "beat"
-
-    call: Run
-    sessions: Sessions
-    workers: LocalWorkers
-    report: Reporter
+    name: str
     period_ns: int
-    beaten: set[str] = field(default_factory=set)
-    """Sessions that were open at the last beat."""
+    run: Callable[[int], None]
 
-    def run(self, _now_ns: int) -> None:
-        """Beat once for all of them."""
+
+@dataclass(eq=False, kw_only=True)
+class SessionTasks:
+    """The tasks of one agent for worker sessions, and their tools."""
+
+    run: Run
+    clock: Clock
+    workers: LocalWorkers
+    sessions: Sessions
+    reaper: Reaper
+    registry: Registry
+    length_max: int = 0
+    """Number of runs that may wait in a queue; 0: any."""
+
+    beat_period_ns: int
+    session_lease_ns: int
+    predecessor: str = ""
+    report: Reporter
+
+    def __post_init__(self) -> None:
+        self.beating = SessionTask("beat", self.beat_period_ns, self._beat)
+        self.reclaiming = SessionTask("reclaim", NEVER_NS, self._reclaim)  # due when somebody died here
+        self.watching = SessionTask("watch", self.beat_period_ns, self._watch_others)
+        self.finishing = SessionTask("dying", DYING_PERIOD_NS, self._finish_dying)
+        self.sweeping = SessionTask("orphans", SWEEP_PERIOD_NS, lambda _: self.reaper.sweep_orphans())
+        self.forgetting = SessionTask("forget", FORGET_PERIOD_NS, self._forget)
+        self.publishing = SessionTask("publish", PUBLISH_PERIOD_NS, self._publish)
+        self.cards: Mapping[str, str] | None = None
+        """Jobs to publish, name to card; None: those that were imported before the fork."""
+
+        self.watch = SessionWatch(
+            lease_ns=self.session_lease_ns, period_ns=self.beat_period_ns, predecessor=self.predecessor
+        )
+        self._beaten: set[str] = set()  # sessions that were open at the last beat
+        self._dying_since_ns: dict[str, int] = {}
+        self._cursor = "0"  # of the records to forget
+
+    def _beat(self, _now_ns: int) -> None:
+        """Beat once for all live workers of this replica."""
         live = set(self.workers.live())
-        gone = set(self.call(self.sessions.beat(sorted(live)))) if live else set()
-        for session in sorted(gone & self.beaten):
+        gone = set(self.run(self.sessions.beat(sorted(live)))) if live else set()
+        for session in sorted(gone & self._beaten):
             # Another replica took its runs. Its next turn tells the worker, which makes way for a fresh process.
             self.report("session_lost", session=session)
-        self.beaten = live - gone
+        self._beaten = live - gone
 
-
-@dataclass(eq=False)
-class LocalReclaim:
-    """Gives back runs of dead workers of this replica: due when somebody died here."""
-
-    name = "reclaim"
-    period_ns = NEVER_NS
-
-    workers: LocalWorkers
-    reaper: Reaper
-    clock: Clock
-
-    @property
-    def is_due(self) -> bool:
-        """True if a process died whose runs were not given back."""
-        return bool(self.workers.dead())
-
-    def run(self, _now_ns: int) -> None:
-        """Give back the runs of each."""
+    def _reclaim(self, _now_ns: int) -> None:
+        """Give back the runs of each dead worker of this replica."""
         for worker in self.workers.dead():
             now_ns = self.clock.elapsed_ns()
             self.reaper.reclaim(
@@ -75,29 +92,9 @@ class LocalReclaim:
             )  # fmt: skip
             self.workers.mark_reclaimed(worker)
 
-
-@dataclass(eq=False)
-class ForeignSessions:
-    """Finds dead sessions of other replicas, and such of this one that nobody saw die."""
-
-    call: Run
-    sessions: Sessions
-    workers: LocalWorkers
-    reaper: Reaper
-    clock: Clock
-    lease_ns: int
-    period_ns: int
-    predecessor: str
-    name = "watch"
-
-    def __post_init__(self) -> None:
-        self._watch = SessionWatch(lease_ns=self.lease_ns, period_ns=self.period_ns, predecessor=self.predecessor)
-        self._period_ns_max = self.period_ns
-        self.interrupted = self._watch.interrupted
-
-    def run(self, now_ns: int) -> None:
-        """Read all counters; reclaim the sessions that stood still for a lease."""
-        counters = self.call(self.sessions.list())
+    def _watch_others(self, now_ns: int) -> None:
+        """Find dead sessions of other replicas, by counters that stood still, and such of this one nobody saw die."""
+        counters = self.run(self.sessions.list())
         answered_ns = self.clock.elapsed_ns()
         known = {*self.workers.live(), *(worker.session for worker in self.workers.dead())}
         for session in counters:
@@ -107,90 +104,35 @@ class ForeignSessions:
                     self.reaper.reclaim(session, death=Death.NODE_LOST, how="its death was judged before")
                 else:
                     self.reaper.reclaim(session, death=Death.CRASHED)
-        silent = self._watch.reading(counters, ours=known, now_ns=now_ns, answered_ns=answered_ns)
+        silent = self.watch.reading(counters, ours=known, now_ns=now_ns, answered_ns=answered_ns)
         for session, counter in silent:
             self.reaper.reclaim(session, death=Death.NODE_LOST, counter=counter)
-        due_ns = self._watch.due_ns()  # a lost replica is to be found a second after its lease at the latest
-        self.period_ns = self._period_ns_max
+        due_ns = self.watch.due_ns()  # a lost replica is to be found a second after its lease at the latest
+        period_ns = self.beat_period_ns
         if due_ns is not None:
-            self.period_ns = max(WATCH_PERIOD_NS_MIN, min(self._period_ns_max, WATCH_PERIOD_NS_MAX, due_ns - now_ns))
+            period_ns = max(WATCH_PERIOD_NS_MIN, min(period_ns, WATCH_PERIOD_NS_MAX, due_ns - now_ns))
+        self.watching.period_ns = period_ns
 
-
-@dataclass(eq=False)
-class DyingSessions:
-    """Finishes the work of a reaper that did not end; gives the owner time to do it with fair blame."""
-
-    name = "dying"
-    period_ns = 10_000 * MILLISECOND_NS
-
-    call: Run
-    sessions: Sessions
-    workers: LocalWorkers
-    reaper: Reaper
-    lease_ns: int
-    since_ns: dict[str, int] = field(default_factory=dict)
-
-    def run(self, now_ns: int) -> None:
-        """Reclaim those that are ours, or have been dying for a lease."""
-        dying = self.call(self.sessions.dying())
-        self.since_ns = {session: self.since_ns.get(session, now_ns) for session in dying}
-        for session, since_ns in self.since_ns.items():
-            if self.workers.owns(session) or now_ns - since_ns >= self.lease_ns:
+    def _finish_dying(self, now_ns: int) -> None:
+        """Finish the work of a reaper that did not end; the owner of a session has time to do it with fair blame."""
+        dying = self.run(self.sessions.dying())
+        self._dying_since_ns = {session: self._dying_since_ns.get(session, now_ns) for session in dying}
+        for session, since_ns in self._dying_since_ns.items():
+            if self.workers.owns(session) or now_ns - since_ns >= self.session_lease_ns:
                 self.reaper.reclaim(session, death=Death.NODE_LOST)
 
+    def _forget(self, _now_ns: int) -> None:
+        """Forget a page of records that no other task removes."""
+        self._cursor = self.reaper.forget(self._cursor)
+        self.forgetting.period_ns = FORGET_PERIOD_NS if self._cursor == "0" else FORGET_PAGE_NS
 
-@dataclass(eq=False)
-class OrphanSweep:
-    """Gives back runs whose session is not open and not dying."""
-
-    name = "orphans"
-    period_ns = 30_000 * MILLISECOND_NS
-
-    reaper: Reaper
-
-    def run(self, _now_ns: int) -> None:
-        """Sweep all queues."""
-        self.reaper.sweep_orphans()
-
-
-@dataclass(eq=False)
-class RecordCleanup:
-    """Forgets records that no other task removes, page by page."""
-
-    name = "forget"
-    period_ns = FORGET_PERIOD_NS
-
-    reaper: Reaper
-    cursor: str = "0"
-
-    def run(self, _now_ns: int) -> None:
-        """Forget a page."""
-        self.cursor = self.reaper.forget(self.cursor)
-        self.period_ns = FORGET_PERIOD_NS if self.cursor == "0" else FORGET_PAGE_NS
-
-
-@dataclass(eq=False)
-class JobPublisher:
-    """Publishes the jobs of this replica, and the bound of queues, to producers."""
-
-    name = "publish"
-    period_ns = 300_000 * MILLISECOND_NS  # again now and then, because Redis may have been emptied
-
-    call: Run
-    sessions: Sessions
-    registry: Registry
-    cards: Mapping[str, str] | None = None
-    """Name to card; None: of the jobs that were imported before the fork."""
-    length_max: int = 0
-    """Number of runs that may wait in a queue; 0: any."""
-
-    def run(self, _now_ns: int) -> None:
-        """Publish all of them."""
-        self.call(self.sessions.bound_queues(self.length_max))
+    def _publish(self, _now_ns: int) -> None:
+        """Publish the jobs of this replica, and the bound of queues, to producers."""
+        self.run(self.sessions.bound_queues(self.length_max))
         cards = self.registry.cards() if self.cards is None else self.cards
         names = sorted(cards)
         for start in range(0, len(names), PUBLISH_MAX):
-            self.call(self.sessions.publish_jobs({name: cards[name] for name in names[start : start + PUBLISH_MAX]}))
+            self.run(self.sessions.publish_jobs({name: cards[name] for name in names[start : start + PUBLISH_MAX]}))
 
 
 PREDECESSOR_PERIODS = 2  # beats that a session fails to show, where the lock of its tree is known to be free

@@ -47,11 +47,7 @@ class Tracing(Middleware):
     """Opens a span around each attempt. Install it first, so that it is the outermost."""
 
     def __init__(self, provider: trace.TracerProvider | None = None) -> None:
-        """Build it.
-
-        Args:
-            provider: of tracers; None: the program's, or one that the environment configures (OTEL_…).
-        """
+        """Build it; ``provider`` of tracers, None: the program's, or one that the environment configures (OTEL_…)."""
         self._provider = provider
         self._tracer: Tracer | None = None
 

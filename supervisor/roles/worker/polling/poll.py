@@ -275,11 +275,7 @@ class Pace:
     """
 
     def __init__(self, prefetch: int) -> None:
-        """Build it.
-
-        Args:
-            prefetch: the most runs that may be here.
-        """
+        """Build it; ``prefetch``: the most runs that may be here."""
         assert prefetch >= 1
         self._prefetch = prefetch
         self._mean_s = FAST_S

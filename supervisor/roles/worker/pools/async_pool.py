@@ -46,13 +46,7 @@ class AsyncPool:
     """One worker process of an async pool."""
 
     def __init__(self, runtime: WorkerRuntime, store: AsyncStore, *, is_sampling: bool = False) -> None:
-        """Build it.
-
-        Args:
-            runtime: of the worker process.
-            store: its connection.
-            is_sampling: whether SIGALRM is ours to find out which job blocks the loop (process/loop_monitor.py).
-        """
+        """Build it; ``is_sampling``: SIGALRM is ours, to find a job that blocks the loop (process/loop_monitor.py)."""
         self._runtime = runtime
         self._outage = runtime.outage
         self._polls = runtime.polls

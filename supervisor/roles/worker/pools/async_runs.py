@@ -37,12 +37,7 @@ class AsyncRuns:
     """Runs that one event loop executes."""
 
     def __init__(self, runtime: WorkerRuntime, *, on_ended: Callable[[], None]) -> None:
-        """Build it.
-
-        Args:
-            runtime: of the worker process.
-            on_ended: called after each end, when the pool has data for Redis.
-        """
+        """Build it; ``on_ended`` is called after each end, when the pool has data for Redis."""
         self._runtime = runtime
         self._clock = runtime.clock
         self._executor = runtime.executor

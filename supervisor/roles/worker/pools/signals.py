@@ -79,12 +79,7 @@ class Interrupts:
     """The signal handlers of the main thread, and the two kinds of code that they may interrupt."""
 
     def __init__(self, clock: Clock, end_request: Callable[[], EndRequest] = lambda: NO_REQUEST) -> None:
-        """Build it.
-
-        Args:
-            clock: of this machine.
-            end_request: returns the last request to end an execution.
-        """
+        """Build it; ``end_request`` returns the last request to end an execution."""
         self._clock = clock
         self._end_request = end_request
         self._noted = end_request()[0]  # number of the last request that a signal brought

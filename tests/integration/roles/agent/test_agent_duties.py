@@ -16,6 +16,7 @@ from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.agent.maintenance import Duties
 from supervisor.roles.agent.sessions.local_workers import LocalWorkers
 from supervisor.roles.agent.sessions.reaper import Reaper
+from supervisor.roles.agent.sessions.tasks import SessionTasks
 from supervisor.store.queues.runs import Queues
 from supervisor.store.queues.sessions import Sessions
 from tests.kit.clock import FakeClock
@@ -53,7 +54,7 @@ class Agent:
             run=self.run, sessions=self.sessions, queues=self.queues, dead_cap=100, history=100, report=report
         )
         self.calls_left = None
-        self.duties = Duties(
+        tasks = SessionTasks(
             run=self.run,
             clock=self.clock,
             workers=LocalWorkers(self.board, NAMES, self.replica),
@@ -65,6 +66,7 @@ class Agent:
             predecessor=predecessor,
             report=report,
         )
+        self.duties = Duties(tasks)
 
     def run(self, call: Call[Any]) -> Any:
         """Send one call, unless the agent dies before it or Redis is away."""
@@ -140,7 +142,7 @@ def test_a_reaper_that_dies_at_any_step_is_followed_by_another(
         dying.worker_dies()
         dying.calls_left = steps
         try:
-            dying.duties._reclaim.run(clock.now_ns)
+            dying.duties._sessions.reclaiming.run(clock.now_ns)
         except Killed:
             dying.restart()
         else:

@@ -18,6 +18,7 @@ from supervisor.roles.agent.maintenance import Duties
 from supervisor.roles.agent.sessions.cancellations import Unwanted
 from supervisor.roles.agent.sessions.local_workers import LocalWorkers
 from supervisor.roles.agent.sessions.reaper import Reaper
+from supervisor.roles.agent.sessions.tasks import SessionTasks
 from supervisor.store.keys import Keys
 from supervisor.store.queues.control import QueueControl
 from supervisor.store.queues.runs import Queues
@@ -56,7 +57,7 @@ class Replica:
         self.told: list[dict[str, Any]] = []
         report = lambda event, **fields: self.told.append({"event": event, **fields})  # noqa: E731 - one expression
         workers = LocalWorkers(self.board, ["agent", "worker-cpu-0"], "one")
-        self.duties = Duties(
+        tasks = SessionTasks(
             run=self.run,
             clock=self.clock,
             workers=workers,
@@ -64,22 +65,21 @@ class Replica:
             reaper=Reaper(
                 run=self.run, sessions=self.sessions, queues=self.queues, dead_cap=100, history=100, report=report
             ),
-            others=[
-                Unwanted(
-                    call=self.run,
-                    queues=self.queues,
-                    workers=workers,
-                    row=self.board.rows[0],
-                    wake_parent=lambda: None,
-                    exclusive=(),
-                    report=report,
-                )
-            ],
             registry=Registry(),
             beat_period_ns=BEAT_MS * MILLISECOND_NS,
             session_lease_ns=LEASE_MS * MILLISECOND_NS,
             report=report,
         )
+        unwanted = Unwanted(
+            call=self.run,
+            queues=self.queues,
+            workers=workers,
+            row=self.board.rows[0],
+            wake_parent=lambda: None,
+            exclusive=(),
+            report=report,
+        )
+        self.duties = Duties(tasks, [unwanted])
         self.duties.publish({"tests.card": "{}"})
 
     def run(self, call: Call[Any]) -> Any:
