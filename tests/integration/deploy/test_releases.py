@@ -27,6 +27,13 @@ def jobs(workflow: Path) -> dict[str, dict[str, Any]]:
     return found
 
 
+def before(name: str, found: dict[str, dict[str, Any]]) -> set[str]:
+    """Return a job and all that it waits for."""
+    needs = found[name].get("needs", [])
+    named = [needs] if isinstance(needs, str) else needs
+    return {name}.union(*(before(each, found) for each in named))
+
+
 def steps(workflow: Path) -> list[dict[str, Any]]:
     """Return the steps of all jobs of a workflow."""
     return [step for job in jobs(workflow).values() for step in job.get("steps", ())]
@@ -119,7 +126,9 @@ def test_a_release_says_where_it_was_built_and_is_let_go_by_a_person() -> None:
         assert {"actions/attest-build-provenance", "actions/attest-sbom"} <= used
         assert found[name]["permissions"]["attestations"] == found[name]["permissions"]["id-token"] == "write"
     assert any(step.get("run", "").startswith("cosign sign") for step in found["image"]["steps"])
-    assert found["publish"]["environment"] == "release"
+    for name in found:
+        if "write" in {found[name].get("permissions", {}).get(each) for each in ("contents", "packages")}:
+            assert "release" in {found[each].get("environment") for each in before(name, found)}, f"{name} asks nobody"
 
 
 def test_what_is_built_and_tested_is_what_the_locks_name() -> None:
