@@ -50,10 +50,8 @@ class DebugPages:
     """The handlers."""
 
     def __init__(self, child: ChildContext, store: AsyncStore) -> None:
-        self._replica = child.replica
+        self._child = child
         self._store = store
-        self._clock = child.clock
-        self._signer = child.settings.commands.signer(child.settings.cluster)
         self._commands = Commands(Keys(child.settings.cluster))
 
     @needs(Scope.ADMIN)
@@ -66,11 +64,12 @@ class DebugPages:
     async def ask_workers(self, request: web.Request) -> web.Response:
         """Have every worker of this replica write the stacks of its threads to the log."""
         must_be_unlimited(request)
-        command_id, at_ms = str(uuid4()), self._clock.wall_ms()
+        child, command_id = self._child, str(uuid4())
+        signer = child.settings.commands.signer(child.settings.cluster)
         command = Command(word=Word.STACKS, by=f"{request[ASKER]}@http")
-        command = command.signed(self._signer, self._replica, command_id, at_ms)
+        command = command.signed(signer, child.replica, command_id, child.clock.wall_ms())
         try:
-            is_sent = await self._store.run(self._commands.send(self._replica, command_id, command))
+            is_sent = await self._store.run(self._commands.send(child.replica, command_id, command))
         except (StoreUnavailableError, StoreRefusedError) as error:
             raise redis_failed(error) from error
         if not is_sent:

@@ -59,23 +59,15 @@ class Scrape(Collector):
         yield _family(metrics.CONFIG_EPOCH, [((), float(header.config_epoch))])
         yield _family(metrics.CONFIG_LAST_RELOAD_SUCCESSFUL, [((), float(not header.is_reload_refused))])
         yield _family(metrics.CONFIG_LAST_RELOAD, [((), header.reloaded_ms / 1000)])
-        yield _family(
-            metrics.CALENDAR_END, [((name,), end_s) for name, end_s in ends_of(self.child.settings.calendars)]
-        )
+        ends = [((name,), end_s) for name, end_s in ends_of(self.child.settings.calendars)]
+        yield _family(metrics.CALENDAR_END, ends)
         yield _family(metrics.DEPRECATED_SETTINGS, [((), float(self.child.settings.deprecated))])
         states = features.resolve(self.child.settings.features)
-        yield _family(
-            metrics.FEATURE_ENABLED,
-            [((gate.name, gate.stage.value), float(states[gate.name])) for gate in features.GATES],
-        )
-        yield _family(
-            metrics.HEALTH,
-            [
-                ((check.name, endpoint.title), float(check.ok))
-                for endpoint, checks in self.checks.items()
-                for check in checks
-            ],
-        )
+        gates = [((gate.name, gate.stage.value), float(states[gate.name])) for gate in features.GATES]
+        yield _family(metrics.FEATURE_ENABLED, gates)
+        for_each = ((check, endpoint) for endpoint, checks in self.checks.items() for check in checks)
+        health = [((check.name, endpoint.title), float(check.ok)) for check, endpoint in for_each]
+        yield _family(metrics.HEALTH, health)
 
     def _progress_age(self, now_ns: int) -> Rows:
         for name, row in zip(self.child.slot_names, self.child.board.rows, strict=False):
@@ -89,24 +81,19 @@ class Scrape(Collector):
         alive = [(name, row) for name, row in rows if SlotState(row.state).has_process]
         yield _family(metrics.SLOT_STATE, [((name, role_of(name)[0]), row.state) for name, row in rows])
         yield _family(metrics.SLOT_RESTARTS, [((name,), row.restarts) for name, row in rows])
-        yield _family(
-            metrics.SLOT_BEAT_AGE,
-            [((name,), max(0, now_ns - row.beat_ns) / SECOND_NS) for name, row in alive if row.beat_ns],
-        )
+        ages = [((name,), max(0, now_ns - row.beat_ns) / SECOND_NS) for name, row in alive if row.beat_ns]
+        yield _family(metrics.SLOT_BEAT_AGE, ages)
         busy = dict.fromkeys(self.child.settings.workers, 0)
         for name, row in alive:
             pool = role_of(name)[1]
             if pool is not None:
                 busy[pool] = busy.get(pool, 0) + row.busy
         yield _family(metrics.WORKERS_BUSY, [((pool,), count) for pool, count in busy.items()])
-        yield _family(
-            metrics.WORKER_CUT_OFF,
-            [
-                ((name,), max(0, now_ns - row.asking_ns) / SECOND_NS if row.asking_ns else 0.0)
-                for name, row in alive
-                if role_of(name)[0] == "worker"
-            ],
-        )
+        workers = [(name, row.asking_ns) for name, row in alive if role_of(name)[0] == "worker"]
+        cut_off = [
+            ((name,), max(0, now_ns - asking_ns) / SECOND_NS if asking_ns else 0.0) for name, asking_ns in workers
+        ]
+        yield _family(metrics.WORKER_CUT_OFF, cut_off)
 
     def _vitals(self) -> Iterator[Metric]:
         board = self.child.board
@@ -114,29 +101,24 @@ class Scrape(Collector):
         for name, row in zip(self.child.slot_names, board.rows, strict=False):
             if SlotState(row.state).has_process:
                 pids[name] = row.pid
-        read = {name: read_vitals(pid) for name, pid in pids.items() if pid}
-        known: dict[str, Vitals] = {name: vitals for name, vitals in read.items() if vitals is not None}
+        known = {name: vitals for name, pid in pids.items() if pid and (vitals := read_vitals(pid)) is not None}
         yield _family(metrics.SLOT_CPU, [((name,), vitals.cpu_s) for name, vitals in known.items()])
         yield _family(metrics.SLOT_RSS, [((name,), vitals.rss_bytes) for name, vitals in known.items()])
-        yield _family(
-            metrics.SLOT_FDS, [((name,), vitals.fds) for name, vitals in known.items() if vitals.fds is not None]
-        )
+        fds = [((name,), vitals.fds) for name, vitals in known.items() if vitals.fds is not None]
+        yield _family(metrics.SLOT_FDS, fds)
 
     def _redis(self) -> Iterator[Metric]:
         yield _family(metrics.REDIS_UP, [((), float(self.is_redis_up))])
         queues = self.overview.queues if self.overview is not None else ()
-        yield _family(
-            metrics.QUEUE_READY,
-            [
-                ((depth.queue, kind.value, _PRIORITY_NAMES[priority]), count)
-                for depth in queues
-                for (kind, priority), count in depth.ready.items()
-            ],
-        )
+        ready = [
+            ((depth.queue, kind.value, _PRIORITY_NAMES[priority]), count)
+            for depth in queues
+            for (kind, priority), count in depth.ready.items()
+        ]
+        yield _family(metrics.QUEUE_READY, ready)
         unserved = self.overview.unserved if self.overview is not None else ()
-        yield _family(
-            metrics.QUEUE_UNSERVED, [((queue, kind.value), float(waiting)) for queue, kind, waiting in unserved]
-        )
+        waiting = [((queue, kind.value), float(count)) for queue, kind, count in unserved]
+        yield _family(metrics.QUEUE_UNSERVED, waiting)
         yield _family(metrics.QUEUE_RUNNING, [((depth.queue,), depth.running) for depth in queues])
         yield _family(metrics.QUEUE_LATER, [((depth.queue,), depth.later) for depth in queues])
         yield _family(metrics.QUEUE_BLOCKED, [((depth.queue,), depth.blocked) for depth in queues])
