@@ -11,9 +11,8 @@ from supervisor.core.election.lease import Term
 from supervisor.core.model import ScheduleDef
 from supervisor.core.supervision.scoreboard import Board, Phase, SlotState, board_words
 from supervisor.core.units import SECOND_NS
-from supervisor.roles.agent.election.context import ElectionContext, ElectionTiming
+from supervisor.roles.agent.election.context import ElectionContext, ElectionTiming, TreeView
 from supervisor.roles.agent.election.elector import Elector
-from supervisor.roles.agent.tree_view import TreeView
 from supervisor.roles.scheduler.backfill import Backfills
 from supervisor.roles.scheduler.scheduler import Scheduler
 from supervisor.settings.schedules.complete import schedules_digest

@@ -24,15 +24,13 @@ from supervisor.core.model import ScheduleDef
 from supervisor.core.supervision.scoreboard import ChildState
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.roles.agent.commands import CommandDuty
-from supervisor.roles.agent.election.context import ElectionContext, ElectionTiming, Presence
+from supervisor.roles.agent.election.context import ElectionContext, ElectionTiming, Presence, TreeView
 from supervisor.roles.agent.election.elector_thread import ElectorThread, PresenceThread, Watchdog, elector_rng
 from supervisor.roles.agent.maintenance import Duties, Ingest, PeriodicTask, Retention
 from supervisor.roles.agent.reporting import AgentReport
-from supervisor.roles.agent.sessions.cancellations import Unwanted, exclusive_slots
 from supervisor.roles.agent.sessions.local_workers import LocalWorkers
 from supervisor.roles.agent.sessions.reaper import Reaper
-from supervisor.roles.agent.sessions.tasks import SessionTasks
-from supervisor.roles.agent.tree_view import TreeView
+from supervisor.roles.agent.sessions.tasks import SessionTasks, Unwanted, exclusive_slots
 from supervisor.roles.child import ChildContext, ConfigFollower, Wakeup
 from supervisor.settings.schedules.complete import schedules_digest
 from supervisor.store.client.sync_client import Store

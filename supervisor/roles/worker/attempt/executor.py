@@ -3,7 +3,7 @@
 Decisions about ends
     A result that is no JSON, nested too deeply, or over 64 KiB, does not fail the run: its work is done, and a retry
     would do it again. A note with the reason is in the result's place and in the log.
-    A run that is not executed at all ends by the rules of rejections.py.
+    A run that is not executed at all ends by the rules of failure.py.
     A run of the other kind goes back uncharged, with its kind put right.
     A run that was asked to end, and failed after that, ends as it was asked to: replaced or cancelled.
     The children of a run travel with the acknowledgement that it finished, and with no other.
@@ -33,9 +33,8 @@ from supervisor.core.supervision.inflight import RunKey, execution_hash
 from supervisor.core.supervision.scoreboard import UnwantedReason
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.roles.worker.attempt.context import Context, Enqueuer
-from supervisor.roles.worker.attempt.failure import describe, encoded_result, granted, is_clean_exit, is_final
+from supervisor.roles.worker.attempt.failure import Refusals, describe, encoded_result, granted, is_clean_exit, is_final
 from supervisor.roles.worker.attempt.invocation import JobInvoker, is_planner
-from supervisor.roles.worker.attempt.rejections import Refusals
 from supervisor.roles.worker.attempt.run_output import Children, Leavings
 from supervisor.roles.worker.attempt.steps import Steps
 from supervisor.roles.worker.run_logs import OutputKeeping

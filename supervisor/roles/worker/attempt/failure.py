@@ -1,28 +1,49 @@
-"""Ends of attempts: another one or none, the result to keep, and the record of an exception within its cap."""
+"""Ends of attempts: another one or none, the result to keep, the record of an exception; runs that are not executed.
+
+Decisions about runs that are not executed
+    Arguments that do not fit end the run at once: the same arguments fit no better next time.
+    A run whose job is unknown here may be one that the next deploy brings, or the last one took
+    away: it goes back uncharged for five seconds, and is dead once this process has refused it for
+    ten minutes by its own clock. The producer's clock, and how long a run was delayed, play no part.
+    So is one whose profile is unknown here: nobody may guess the answers of its hooks.
+    A run that a hook refuses ends rejected, or is given back uncharged for as long as the hook asks.
+    A run that is too late for its first start ends as expired: judged by Redis' time when it was
+    fetched, never again once an attempt has begun.
+"""
 
 from __future__ import annotations
 
 import os
 import traceback
+from collections import OrderedDict
 from typing import Any
 
 import msgspec
 import structlog
 
-from supervisor.core.errors import OptionError
+from supervisor.clock import Clock
+from supervisor.core.errors import ArgumentsError, OptionError, UnknownJobError
+from supervisor.core.jobs.hooks import UnknownProfileError, Veto
 from supervisor.core.jobs.registry import JobSpec
 from supervisor.core.json_values import json_of
-from supervisor.core.model import PAYLOAD_BYTES_MAX
+from supervisor.core.model import PAYLOAD_BYTES_MAX, Kind, Outcome
 from supervisor.core.model_types import plain_model
 from supervisor.core.retry import AGAIN_MAX, Again, GiveUp
-from supervisor.roles.worker.run_reporting import identity
-from supervisor.store.queues.runs import FetchedRun
+from supervisor.core.supervision.inflight import RunKey
+from supervisor.core.units import SECOND_NS
+from supervisor.roles.worker.run_reporting import RunReporter, identity
+from supervisor.store.queues.runs import Ack, BrokenRun, FetchedRun
+from supervisor.telemetry import event_catalogue, metrics
 from supervisor.telemetry.log_lines.render import end_of_traceback
 from supervisor.telemetry.masking import mask_text
 
 MESSAGE_BYTES_MAX = 1024
 TRACEBACK_BYTES_MAX = 4096 - 1024 - 512  # with the message and the names, one error stays under 4 KiB
 NOTE_CHARS_MAX = 200
+UNKNOWN_JOB = "unknown"  # in metrics: names that no module registered are not bounded
+UNKNOWN_DELAY_MS = STILL_HERE_DELAY_MS = 5_000
+UNKNOWN_GRACE_NS = 600 * SECOND_NS
+UNKNOWN_RUNS_MAX = 10_000
 log = structlog.get_logger("tenure.worker")
 _WORKER = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120 - code names its file by text
 
@@ -138,3 +159,136 @@ def encoded_result(fetched: FetchedRun, value: Any) -> bytes:
         reason = f"{type(error).__name__}: {error}"
     log.warning("run_result_dropped", **identity(fetched), reason=reason)
     return msgspec.json.encode({"tenure_result_dropped": reason})
+
+
+class Refusals:
+    """Turns runs that are not executed into acknowledgements, for one worker process."""
+
+    def __init__(self, *, worker: str, clock: Clock, ends: RunReporter) -> None:
+        self._worker = worker
+        self._clock = clock
+        self._ends = ends
+        self.unknown_since: OrderedDict[RunKey, int] = OrderedDict()
+        """When runs were refused first whose job was unknown."""
+        self._other_kind: OrderedDict[RunKey, None] = OrderedDict()
+
+    def give_back(self, fetched: FetchedRun, *, delay_ms: int = 0, kind: Kind | None = None) -> Ack:
+        """Return the acknowledgement of a run that was not started: it waits again, nothing charged."""
+        return self._ack(fetched, Outcome.GIVEBACK, retry_delay_ms=delay_ms, kind=kind)
+
+    def put_off(self, fetched: FetchedRun) -> Ack:
+        """Return the acknowledgement of a run of which an earlier execution is still here."""
+        log.warning("run_still_here", **identity(fetched))
+        return self.give_back(fetched, delay_ms=STILL_HERE_DELAY_MS)
+
+    def other_kind(self, fetched: FetchedRun, kind: Kind) -> Ack:
+        """Return the acknowledgement of a run of the other kind; one that comes again is put off for five seconds.
+
+        It comes again where workers of another version put its kind right the other way round.
+        """
+        key = fetched.queue, fetched.envelope.id
+        delay_ms = UNKNOWN_DELAY_MS if key in self._other_kind else 0
+        self._other_kind[key] = None
+        if len(self._other_kind) > UNKNOWN_RUNS_MAX:
+            self._other_kind.popitem(last=False)
+        again_s = delay_ms / 1000
+        log.warning(
+            "run_of_other_kind", run=key[1], job=fetched.envelope.template.job, kind=kind.value, again_s=again_s
+        )
+        return self.give_back(fetched, delay_ms=delay_ms, kind=kind)
+
+    def bury(self, broken: BrokenRun) -> Ack:
+        """Return the acknowledgement of a run that cannot be read: no version that reads it is likely to come."""
+        log.error("run_unreadable", run=broken.run_id, queue=broken.queue, reason=broken.reason)
+        metrics.RUNS_FINISHED.labels(broken.queue, UNKNOWN_JOB, Outcome.DEAD.value).inc()
+        failure = Failure(type="UnreadableRun", message=broken.reason, worker=self._worker)
+        now_ms = self._clock.wall_ms()
+        return Ack(
+            run_id=broken.run_id,
+            queue=broken.queue,
+            attempt=broken.attempt,
+            fetched_ms=broken.fetched_ms,
+            outcome=Outcome.DEAD,
+            error=failure.as_error(),
+            started_ms=now_ms,
+            ended_ms=now_ms,
+            history_note=failure.note,
+        )
+
+    @staticmethod
+    def is_too_late(fetched: FetchedRun) -> bool:
+        """Return whether it must not be started any more; an attempt that began in time may be repeated later."""
+        limit_ms = fetched.envelope.not_after_ms
+        if limit_ms is None or fetched.fetched_ms <= limit_ms:
+            return False
+        return fetched.attempt == 1 and fetched.crashes + fetched.interrupts == 0
+
+    def expire(self, fetched: FetchedRun) -> Ack:
+        """Return the acknowledgement of a run that is too late to be started."""
+        envelope = fetched.envelope
+        late_s = (fetched.fetched_ms - (envelope.not_after_ms or 0)) / 1000
+        self._ends.refused("run_expired", fetched, Outcome.EXPIRED, self._clock.elapsed_ns(), late_s=late_s)
+        metrics.RUNS_FINISHED.labels(fetched.queue, envelope.template.job, Outcome.EXPIRED.value).inc()
+        note = f"not started within its start deadline, {late_s:g} s too late"
+        return self._ack(fetched, Outcome.EXPIRED, history_note=note, job=envelope.template.job)
+
+    def vetoed(self, fetched: FetchedRun, veto: Veto, *, started_ms: int) -> Ack:
+        """Return the acknowledgement of a run that a hook kept from being executed: put off, or ended."""
+        envelope = fetched.envelope
+        job = envelope.template.job
+        is_over = veto.delay_s is None
+        event, outcome = ("fire_rejected", Outcome.REJECTED) if is_over else ("run_deferred", Outcome.GIVEBACK)
+        fields = {"hook": veto.hook, "point": veto.point, "reason": veto.reason}
+        if veto.delay_s is not None:
+            fields["again_s"] = f"{veto.delay_s:g}"
+        self._ends.refused(event, fetched, outcome, self._clock.elapsed_ns(), **fields)
+        event_catalogue.record(event, {"of": envelope.schedule or job, "job": job, **fields})
+        metrics.RUNS_FINISHED.labels(fetched.queue, job, outcome.value).inc()
+        if veto.delay_s is not None:
+            return self.give_back(fetched, delay_ms=max(1, round(1000 * veto.delay_s)))
+        note = f"{veto.point} {veto.hook}: {veto.reason}"
+        return self._ack(fetched, outcome, started_ms=started_ms, history_note=note, job=job)
+
+    def unknown(self, fetched: FetchedRun, error: UnknownJobError | UnknownProfileError) -> Ack:
+        """Return the acknowledgement of a run whose job no module here registered, or whose profile is not there."""
+        key = fetched.queue, fetched.envelope.id
+        now_ns = self._clock.elapsed_ns()
+        since_ns = self.unknown_since.setdefault(key, now_ns)
+        if len(self.unknown_since) > UNKNOWN_RUNS_MAX:
+            self.unknown_since.popitem(last=False)
+        is_dead = now_ns - since_ns >= UNKNOWN_GRACE_NS
+        outcome = Outcome.DEAD if is_dead else Outcome.GIVEBACK
+        what = "profile_unknown" if isinstance(error, UnknownProfileError) else "job_unknown"
+        self._ends.refused(what, fetched, outcome, now_ns, refused_s=(now_ns - since_ns) // 10**9, reason=str(error))
+        metrics.RUNS_FINISHED.labels(fetched.queue, UNKNOWN_JOB, outcome.value).inc()
+        if not is_dead:
+            return self.give_back(fetched, delay_ms=UNKNOWN_DELAY_MS)
+        del self.unknown_since[key]
+        return self._dead(fetched, error)
+
+    def arguments(self, fetched: FetchedRun, error: ArgumentsError) -> Ack:
+        """Return the acknowledgement of a run whose arguments do not fit its job."""
+        self._ends.refused("run_dead", fetched, Outcome.DEAD, self._clock.elapsed_ns(), error=str(error))
+        template = fetched.envelope.template
+        metrics.RUNS_FINISHED.labels(fetched.queue, template.job, Outcome.DEAD.value).inc()
+        return self._dead(fetched, error)
+
+    def _dead(self, fetched: FetchedRun, error: Exception) -> Ack:
+        failure = Failure(type=type(error).__name__, message=str(error), worker=self._worker)
+        job, note = fetched.envelope.template.job, failure.note
+        return self._ack(fetched, Outcome.DEAD, error=failure.as_error(), history_note=note, job=job)
+
+    def _ack(self, fetched: FetchedRun, outcome: Outcome, *, started_ms: int | None = None, **fields: Any) -> Ack:
+        """Return an acknowledgement whose other ``fields`` are given by name; without a start it ended at once."""
+        now_ms = self._clock.wall_ms()
+        return Ack(
+            run_id=fetched.envelope.id,
+            queue=fetched.queue,
+            attempt=fetched.attempt,
+            fetched_ms=fetched.fetched_ms,
+            outcome=outcome,
+            schedule=fetched.envelope.schedule,
+            started_ms=now_ms if started_ms is None else started_ms,
+            ended_ms=max(started_ms or 0, now_ms),
+            **fields,
+        )

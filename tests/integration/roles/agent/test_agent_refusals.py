@@ -15,10 +15,9 @@ from supervisor.core.supervision.inflight import RunState, execution_hash
 from supervisor.core.supervision.scoreboard import Board, SlotState, board_words
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.agent.maintenance import Duties
-from supervisor.roles.agent.sessions.cancellations import Unwanted
 from supervisor.roles.agent.sessions.local_workers import LocalWorkers
 from supervisor.roles.agent.sessions.reaper import Reaper
-from supervisor.roles.agent.sessions.tasks import SessionTasks
+from supervisor.roles.agent.sessions.tasks import SessionTasks, Unwanted
 from supervisor.store.keys import Keys
 from supervisor.store.queues.control import QueueControl
 from supervisor.store.queues.runs import Queues

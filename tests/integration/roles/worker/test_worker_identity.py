@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from supervisor.core.model import Envelope
-from supervisor.roles.worker.attempt.rejections import STILL_HERE_DELAY_MS
+from supervisor.roles.worker.attempt.failure import STILL_HERE_DELAY_MS
 from supervisor.store.queues.control import QueueControl
 from tenure import job
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until

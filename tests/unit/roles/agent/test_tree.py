@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from supervisor.core.supervision.scoreboard import Board, Phase, SlotState, board_words
-from supervisor.roles.agent.tree_view import TreeView
+from supervisor.roles.agent.election.context import TreeView
 from tests.kit.clock import FakeClock
 from tests.unit.roles.agent.elector_stepper import S
 

@@ -10,8 +10,8 @@ import pytest
 from supervisor.core.supervision.inflight import RunState, execution_hash
 from supervisor.core.supervision.scoreboard import Board, Phase, Row, SlotState, UnwantedReason, Verb, board_words
 from supervisor.roles.agent.sessions import local_workers
-from supervisor.roles.agent.sessions.cancellations import BETWEEN_NS, PERIOD_NS, Unwanted
 from supervisor.roles.agent.sessions.local_workers import LocalWorkers
+from supervisor.roles.agent.sessions.tasks import BETWEEN_NS, UNWANTED_PERIOD_NS, Unwanted
 from supervisor.store.keys import Keys
 from supervisor.store.queues.runs import Queues, UnwantedPage, UnwantedRun
 
@@ -173,4 +173,4 @@ def test_several_runs_of_one_worker_are_named_one_after_the_other(stage: Stage) 
         execution_hash(("default", "b"), 5),
         execution_hash(("default", "c"), 5),
     ]
-    assert (len(stage.asked), stage.unwanted.period_ns) == (1, PERIOD_NS)
+    assert (len(stage.asked), stage.unwanted.period_ns) == (1, UNWANTED_PERIOD_NS)

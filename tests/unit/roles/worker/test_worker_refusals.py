@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from supervisor.core.model import Kind, Outcome
-from supervisor.roles.worker.attempt import rejections as module
+from supervisor.roles.worker.attempt import failure as module
 from supervisor.roles.worker.attempt.executor import Execution
 from supervisor.roles.worker.attempt.hooks import Pipeline
 from supervisor.roles.worker.attempt.invocation import JobInvoker
