@@ -21,7 +21,7 @@ from supervisor.core.supervision import health
 from supervisor.core.supervision.health import HealthEndpoint
 from supervisor.roles.child import ChildContext
 from supervisor.roles.web import dashboard
-from supervisor.roles.web.access.auth import RequestGuard, needs, public, scope_of
+from supervisor.roles.web.access.auth import RequestGuard, needs, public, scope_of, unknown_token
 from supervisor.roles.web.api.base import WAIT_S_MAX
 from supervisor.roles.web.cluster_snapshot import Overviews
 from supervisor.roles.web.configz import Configuration, flags, masked_settings, with_sources
@@ -264,4 +264,12 @@ def _admit(guard: RequestGuard, request: web.Request) -> None:
     request.pop(HOLDER, None)
     if token is not None:
         request[HOLDER] = token
-    request[ADMIT] = lambda: _admit(guard, request)
+    request[ADMIT] = lambda: _admit_again(guard, request)
+
+
+def _admit_again(guard: RequestGuard, request: web.Request) -> None:
+    """Judge ``request`` once more; one that came with a token does not go on without it, also where reads are open."""
+    had_token = bool(request[ASKER])
+    _admit(guard, request)
+    if had_token and not request[ASKER]:
+        raise unknown_token()

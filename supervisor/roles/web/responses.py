@@ -52,7 +52,7 @@ HOLDER: web.RequestKey[Token] = _Key("holder", Token)
 """That token; absent where none was asked for."""
 
 ADMIT: web.RequestKey[Callable[[], None]] = _Key("admit", Callable)
-"""Judges the request again, for an answer that takes long: raises a refusal, or sets the token as it is now."""
+"""Judges the request again, for a body or answer that takes long: raises a refusal, or sets the token as it is now."""
 
 
 def wants_json(request: web.Request) -> bool:

@@ -171,7 +171,7 @@ class RequestGuard:
             wait = {"Retry-After": str(int(REFILL_S))}
             raise web.HTTPTooManyRequests(text="too many wrong tokens from this address", headers=wait)
         if token is None:
-            raise web.HTTPUnauthorized(text="send a token that is known: Authorization: Bearer …", headers=CHALLENGE)
+            raise unknown_token()
         if token.scope < scope:
             raise web.HTTPForbidden(text=f"the token {token.name} has the scope {token.scope.word}, not {scope.word}")
         return token
@@ -201,6 +201,11 @@ class RequestGuard:
         elif not is_known:
             self._refusals.accept(address, token.digest)
         return token, False
+
+
+def unknown_token() -> web.HTTPUnauthorized:
+    """Return the refusal of a request without a token that is known."""
+    return web.HTTPUnauthorized(text="send a token that is known: Authorization: Bearer …", headers=CHALLENGE)
 
 
 def _presented(request: web.Request) -> str:

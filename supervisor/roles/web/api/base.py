@@ -129,11 +129,15 @@ class ApiHandlers:
 
 
 async def body_of(request: web.Request, kind: type[BodyT]) -> BodyT:
-    """Return the body of a request, in which no object has a key twice; none is the same as {}."""
+    """Return the body of a request, in which no object has a key twice; none is the same as {}.
+
+    It may come seconds after the header: the request is judged again by its token as that is then.
+    """
     encoding = request.headers.get("Content-Encoding", "identity")
     if encoding.strip().lower() != "identity":
         raise bad_request("Content-Encoding", encoding, "send the body as it is")
     text = await request.read()
+    request[ADMIT]()
     try:
         return read_unrepeated(text or b"{}", kind)
     except msgspec.DecodeError as error:

@@ -145,6 +145,7 @@ class ApiControl(ApiHandlers):
         """Verify that every run is in exactly one place, and that counters and limits are true."""
         must_be_unlimited(request)
         body = await body_of(request, VerifyBody)
+        must_be_unlimited(request)  # by the token as it is when the body has come
         known = await self._ask(queues.known, body.queues, self._at.own_queues)
         found = await self._ask(queues.verify, known, is_mending=body.fix, dead_cap=self._at.settings.queues.dead)
         if any(each.remedy for each in found):

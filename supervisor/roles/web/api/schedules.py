@@ -59,8 +59,10 @@ class ApiApply(ApiHandlers):
 
     async def apply(self, request: web.Request) -> web.Response:
         """Create and change dynamic schedules; with ``dry_run`` answer with the changes only."""
-        must_be_unlimited(request, "schedules can take over others that it does not reach")
+        why = "schedules can take over others that it does not reach"
+        must_be_unlimited(request, why)
         body = await body_of(request, ApplyBody)
+        must_be_unlimited(request, why)  # by the token as it is when the body has come
         wanted = await self._validated(body)
         may_define(request, wanted)
         plan = await self._ask(apply.plan, wanted, labels=body.prune or None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -256,6 +257,25 @@ def test_a_changed_file_of_tokens_is_followed_and_a_broken_one_is_not(api: Any) 
     wait(lambda: ask(api, "GET", "/readyz/tokens")[0] == 200, "the file to be read again")
     assert ask(api, "GET", "/configz", "reader")[0] == 200
     assert ask(api, "GET", "/configz", "owner")[0] == 401
+
+
+@pytest.mark.parametrize("limit", [None, "jobs=report.*"])
+def test_a_body_that_comes_late_is_judged_by_the_token_as_it_is_then(api: Any, store: Store, limit: str | None) -> None:
+    """A token that was taken away or narrowed went on to change things, for as long as a body may take."""
+    body = b'{"run_id": "late", "queue": "default", "force": true}'
+    header = f"POST {PATH}/jobs/mail.send/runs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer DRIVER\r\n"
+    with (
+        socket.create_connection(("127.0.0.1", api.port), timeout=20) as connection,
+        connection.makefile("rb") as answer,
+    ):
+        connection.sendall(f"{header}Expect: 100-continue\r\nContent-Length: {len(body)}\r\n\r\n".encode())
+        assert [answer.readline(), answer.readline()] == [b"HTTP/1.1 100 Continue\r\n", b"\r\n"]
+        api.tokens.write_text(line("other", "read") + (line("driver", f"operate {limit}") if limit else ""))
+        wait_until(lambda: ask(api, "GET", f"{PATH}/leader", "reader")[0] == 401, "the file to be read again")
+        connection.sendall(body)
+        assert answer.readline().split()[1] == (b"403" if limit else b"401")
+
+    assert store.run(Queues(KEYS).show("late")) is None
 
 
 def test_the_document_is_the_one_that_is_checked_in(api: Any) -> None:
