@@ -26,4 +26,9 @@ def check_name(what: str, name: Any) -> str:
 
 def valid_names(names: Iterable[str]) -> list[str]:
     """Return those of ``names`` that may be part of a key, sorted: others were written by somebody else."""
-    return sorted(name for name in names if _NAME.fullmatch(name))
+    return sorted(filter(is_valid_name, names))
+
+
+def is_valid_name(name: str) -> bool:
+    """Return whether ``name`` may be part of a key; one that may not was written by somebody else."""
+    return _NAME.fullmatch(name) is not None

@@ -181,7 +181,7 @@ class StoreReader:
             "ZRANGEBYSCORE", self._keys.schedule_promised, LATE_MS, LATE_MS, "LIMIT", 0, LATE_SHOWN
         )
         found = await self._part("late schedules", asked) or []
-        return tuple(sorted({member.decode().removeprefix("!") for member in found}))
+        return tuple(sorted({text(member).removeprefix("!") for member in found}))
 
     async def _unserved(self) -> tuple[tuple[str, Kind, int], ...]:
         page = await self._part("unserved queues", self.store.run(self._queues.unserved()))

@@ -24,7 +24,7 @@ from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.roles.child import ChildContext
 from supervisor.roles.web.access.auth import needs
 from supervisor.roles.web.api.access import must_be_unlimited
-from supervisor.roles.web.responses import ASKER, redis_failed, unavailable
+from supervisor.roles.web.responses import ASKER, redis_failed, text_response, unavailable
 from supervisor.settings.web.tokens import Scope
 from supervisor.store.client.sync_client import AsyncStore
 from supervisor.store.election.commands import Command, Commands, Word
@@ -58,7 +58,7 @@ class DebugPages:
     async def stacks(self, request: web.Request) -> web.Response:
         """Show every thread and task of this process."""
         log.info("debug_stacks", by=request[ASKER], of="web")
-        return web.Response(text="\n".join(map(mask_text, chain(_threads(), _tasks()))))
+        return text_response("\n".join(map(mask_text, chain(_threads(), _tasks()))))
 
     @needs(Scope.ADMIN)
     async def ask_workers(self, request: web.Request) -> web.Response:

@@ -35,6 +35,7 @@ from supervisor.roles.web.responses import (
     finish_headers,
     json_body,
     json_response,
+    text_response,
     wants_json,
 )
 from supervisor.roles.web.status import status, status_text
@@ -131,7 +132,7 @@ class Pages:
                 if found is None:
                     raise web.HTTPNotFound(text=f"{endpoint.title} has no check {name!r}")
                 report = found
-            return web.Response(status=report.status, text=report.body)
+            return text_response(report.body, status_code=report.status)
 
         return handle
 
@@ -155,7 +156,7 @@ class Pages:
     async def statusz(self, request: web.Request) -> web.Response:
         """One screen about this replica."""
         shown = status(self._child, await self._overviews.get())
-        return json_response(shown) if wants_json(request) else web.Response(text=status_text(shown))
+        return json_response(shown) if wants_json(request) else text_response(status_text(shown))
 
     @needs(Scope.READ)
     async def configz(self, request: web.Request) -> web.Response:

@@ -20,7 +20,7 @@ from supervisor.core.errors import (
     StoreUnavailableError,
     TenureError,
 )
-from supervisor.core.json_values import without_controls
+from supervisor.core.json_values import escape_controls, without_controls
 from supervisor.core.model import PAYLOAD_BYTES_MAX
 from supervisor.core.schedules.triggers import TriggerError
 from supervisor.settings.web.tokens import Token
@@ -76,13 +76,18 @@ def json_response(value: Any, *, status_code: int = 200, headers: dict[str, str]
     return web.Response(body=json_body(value), status=status_code, headers=headers, content_type="application/json")
 
 
+def text_response(text: str, *, status_code: int = 200, headers: dict[str, str] | None = None) -> web.Response:
+    """Return lines for people: no name or text of others in them steers a terminal."""
+    return web.Response(text=escape_controls(text), status=status_code, headers=headers)
+
+
 def error_response(
     request: web.Request, status_code: int, message: str, headers: dict[str, str] | None = None
 ) -> web.Response:
     """Return an error as JSON or as a line of text."""
     if wants_json(request):
         return json_response({"error": message, "status": status_code}, status_code=status_code, headers=headers)
-    return web.Response(status=status_code, text=f"{message.rstrip()}\n", headers=headers)
+    return text_response(f"{message.rstrip()}\n", status_code=status_code, headers=headers)
 
 
 def finish_headers(response: web.StreamResponse, transport: asyncio.BaseTransport | None) -> None:

@@ -11,7 +11,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar
 import msgspec
 
 from supervisor.core.model import Envelope, Kind
-from supervisor.core.names import check_name, valid_names
+from supervisor.core.names import check_name, is_valid_name, valid_names
 from supervisor.store.keys import LETTER_KIND
 from supervisor.store.queues.run_records import RunEnd, parse_end
 from supervisor.store.scripts import Call, CallBuilder
@@ -311,6 +311,13 @@ def parse_served_kinds(reply: Any) -> ServedKinds:
     for queue, letter in chunks(reply, 2):
         found.setdefault(text(queue), []).append(LETTER_KIND[text(letter)])
     return {queue: tuple(sorted(kinds)) for queue, kinds in found.items()}
+
+
+def parse_unserved(reply: Any) -> Page[UnservedQueue]:
+    """Parse the reply of ``queues_unserved``; a queue that no version of Tenure names so is left out."""
+    queues = paged(3, lambda queue, kind, count: UnservedQueue(text(queue), LETTER_KIND[text(kind)], number(count)))
+    found = queues(reply)
+    return Page(found.cursor, [each for each in found.items if is_valid_name(each.queue)])
 
 
 def parse_queues(reply: Any) -> Page[str]:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from supervisor.core.model import Envelope, Kind, Release
 from supervisor.core.names import check_name
-from supervisor.store.keys import KIND_LETTER, LETTER_KIND
+from supervisor.store.keys import KIND_LETTER
 from supervisor.store.queues.reads import (
     Page,
     QueueReads,
@@ -26,6 +26,7 @@ from supervisor.store.queues.reads import (
     paged,
     parse_queues,
     parse_served_kinds,
+    parse_unserved,
 )
 from supervisor.store.scripts import Argument, Call
 from supervisor.store.wire.codec import chunks, number, text
@@ -237,8 +238,7 @@ class Queues(QueueReads):
 
     def unserved(self, cursor: str = "0") -> Call[Page[UnservedQueue]]:
         """Read in which queues runs wait that no open session takes."""
-        parse = paged(3, lambda queue, kind, count: UnservedQueue(text(queue), LETTER_KIND[text(kind)], number(count)))
-        return self._call("queues_unserved", {"cursor": cursor}, parse)
+        return self._call("queues_unserved", {"cursor": cursor}, parse_unserved)
 
     def unwanted(
         self, sessions: Sequence[str], *, history: int = HISTORY, position: tuple[str, str] = ("", "0")

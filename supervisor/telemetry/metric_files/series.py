@@ -14,7 +14,6 @@ Does not guarantee
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,14 +22,14 @@ from prometheus_client import Metric
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.registry import Collector
 
+from supervisor.core.json_values import escape_controls
+
 SERIES_MAX = 1000
 """Values of a label, and series of a metric, that one process keeps unless the settings say otherwise."""
 
 OTHER = "other"
 UNEXPECTED = "unexpected"
 _NO_LABELS: Mapping[str, str] = {}
-_CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Controls but the line feed, which the text format escapes itself, those of direction, and lone surrogates."""
 
 
 @dataclass(slots=True)
@@ -129,15 +128,9 @@ class Enabled(Collector):
         """Yield the metrics that are not disabled; a label that a metric has itself stays."""
         for metric in self._collector.collect():
             if metric.name not in _limits.disabled and public_name(metric.name, metric.type) not in _limits.disabled:
-                metric.documentation = _escaped(metric.documentation)
+                metric.documentation = escape_controls(metric.documentation)
                 metric.samples = [each._replace(labels=self._labels_of(each.labels)) for each in metric.samples]
                 yield metric
 
     def _labels_of(self, given: Mapping[str, str]) -> dict[str, str]:
-        return {**self._labels, **{name: _escaped(value) for name, value in given.items()}}
-
-
-def _escaped(text: str) -> str:
-    if text.isprintable():  # nearly all are, and there are thousands in a scrape
-        return text
-    return _CONTROL.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+        return {**self._labels, **{name: escape_controls(value) for name, value in given.items()}}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -276,6 +277,17 @@ def test_a_body_that_comes_late_is_judged_by_the_token_as_it_is_then(api: Any, s
         assert answer.readline().split()[1] == (b"403" if limit else b"401")
 
     assert store.run(Queues(KEYS).show("late")) is None
+
+
+def test_no_page_sends_a_control_that_redis_holds(api: Any, store: Store) -> None:
+    """As text of /statusz the name of a schedule in the plan steered the terminal of whoever looked by curl."""
+    plan = b"\x1b]0;mine\x07\x1b[31m\xc2\x9b7m\xe2\x80\xae"
+    store.command("ZADD", KEYS.schedule_next, 4_000_000_000_000, plan.decode())
+
+    for path in (*READS, "/readyz?verbose", *(filled(each.path) for each in ROUTES if each.method == "GET")):
+        _, _, body = api.ask(path, Authorization="Bearer OWNER")
+        assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]", body), path
+    assert r"\x1b[31m" in api.ask("/statusz", Authorization="Bearer OWNER")[2]
 
 
 def test_the_document_is_the_one_that_is_checked_in(api: Any) -> None:

@@ -17,6 +17,7 @@ from supervisor.store.election.leases import CandidateInfo, Leases
 from supervisor.store.queues.runs import Queues
 from supervisor.store.queues.sessions import Sessions
 from supervisor.store.schedules.definitions import Change, Definitions
+from supervisor.store.schedules.reads import LATE_MS
 from tests.kit.servers import Server
 
 NONCE = "ab" * 16
@@ -135,3 +136,20 @@ async def test_a_due_time_that_is_no_moment_is_left_out(server: Server, reader: 
     server.store().raw.zadd(server.keys.schedule_next, scores)
 
     assert (await reader.read()).next_due == (("good", 1_800_000_000_000),)
+
+
+async def test_names_that_nobody_can_have_written_are_left_out_or_told_as_text(
+    server: Server, reader: StoreReader
+) -> None:
+    """Who may enqueue by Redis wrote lines of their own into /readyz?verbose, and one byte made every page a 500."""
+    names = (b"\x1b[31mred", b"a\n[-]redis failed", b"long" * 100, b"\xff", b"mail")
+    with server.raw() as raw:
+        for name in names:
+            raw.sadd(server.keys.queues, name)
+            raw.lpush(server.keys.queues.removesuffix("queues").encode() + b"q:" + name + b":ready:a:1", "r1")
+        raw.zadd(server.keys.schedule_promised, {b"night\xff": LATE_MS, b"!day": LATE_MS})
+
+    seen = await reader.read()
+
+    assert seen.unserved == (("mail", Kind.ASYNC, 1),)
+    assert seen.late == ("day", "night\N{REPLACEMENT CHARACTER}")
