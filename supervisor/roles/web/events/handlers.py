@@ -31,6 +31,7 @@ from supervisor.store.event_log import EVENT_ID, READ_MAX, EventLog, KeptEvent
 HEARTBEAT_S = 10.0
 STREAM_S = 3600.0
 SEND_S = 10.0
+_STREAM_HEADERS = {**HEADERS, "Content-Type": "text/event-stream; charset=utf-8"}
 RETRY_MS = 2000
 """How long a client is asked to wait before it comes back."""
 
@@ -50,6 +51,8 @@ class EventPages:
         """Answer with events: JSON, or a stream for clients that accept text/event-stream."""
         wanted = _Wanted.of(request)
         if "text/event-stream" in request.headers.get("Accept", ""):
+            if request.method == "HEAD":  # the header alone, for which nobody needs a place
+                return web.Response(headers=_STREAM_HEADERS)
             return await self._stream(request, wanted)
         since_ms = 0 if wanted.since_s is None else self._clock.wall_ms() - int(wanted.since_s * 1000)
         found = await self._read(wanted.after, since_ms=max(0, since_ms), count=wanted.count)
@@ -66,7 +69,7 @@ class EventPages:
 
     async def _tell(self, request: web.Request, wanted: _Wanted, queue: asyncio.Queue[Item]) -> web.StreamResponse:
         missed = await self._read(wanted.after) if wanted.after else []
-        response = _EventStream(headers={**HEADERS, "Content-Type": "text/event-stream; charset=utf-8"})
+        response = _EventStream(headers=_STREAM_HEADERS)
         response.admit = request[ADMIT]
         until_ns = self._clock.elapsed_ns() + int(STREAM_S * SECOND_NS)
         await response.prepare(request)

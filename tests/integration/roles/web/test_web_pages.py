@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 from typing import Any
 
@@ -111,6 +112,20 @@ def test_head_is_get_without_the_body(web: Any) -> None:
     assert web.ask("/livez", method="HEAD")[::2] == (200, "")
     web.board.header.phase = Phase.KILLING
     assert web.ask("/readyz", method="HEAD")[::2] == (503, "")
+
+
+def test_head_of_a_stream_is_its_header_alone(web: Any) -> None:
+    """It was an answer with a body, heartbeats for an hour, in the place of a stream."""
+    with (
+        socket.create_connection(("127.0.0.1", web.port), timeout=20) as connection,
+        connection.makefile("rb") as answer,
+    ):
+        connection.sendall(b"HEAD /api/v1/events HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n")
+        told = list(iter(answer.readline, b"\r\n"))
+        assert answer.read(1) == b""
+
+    assert told[0] == b"HTTP/1.1 200 OK\r\n"
+    assert b"Content-Type: text/event-stream; charset=utf-8\r\n" in told
 
 
 def test_metrics_come_from_every_process_and_survive_them(web: Any) -> None:
