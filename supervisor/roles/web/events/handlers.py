@@ -72,9 +72,9 @@ class EventPages:
         response = _EventStream(headers=_STREAM_HEADERS)
         response.admit = request[ADMIT]
         until_ns = self._clock.elapsed_ns() + int(STREAM_S * SECOND_NS)
-        await response.prepare(request)
         # The client does not read, is gone or not admitted any more, or Redis does not answer: it comes back.
         with suppress(TimeoutError, ConnectionError, web.HTTPException, StoreUnavailableError):
+            await response.prepare(request)
             await response.send(f"retry: {RETRY_MS}\n\n".encode())
             last_id = wanted.after
             while len(missed) == READ_MAX:  # it was away for long; what comes meanwhile waits in the queue

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from aiohttp import web
+from aiohttp import ServerDisconnectedError, web
 from aiohttp.test_utils import TestClient, TestServer
 
 from supervisor.core.events import Event
@@ -132,3 +132,27 @@ async def test_no_event_that_was_missed_follows_the_end_of_a_token() -> None:
     """A client that reads slowly would get a history of thousands after it."""
     text = await told("?after=0-1")
     assert (b"id: 1-0" in text, b"id: 2-0" in text) == (True, False)
+
+
+async def test_a_client_that_leaves_as_its_stream_begins_is_no_fault_of_ours() -> None:
+    """Each left an error with a trace in the log, and counted as a failure of the server that alarms look at."""
+    faults: list[BaseException] = []
+    history: Any = History(Access(), Silence)
+    pages = EventPages(history, history, history, FakeClock(elapsed_ns=0, wall_ms=0))
+
+    async def follow(request: web.Request) -> web.StreamResponse:
+        request[ADMIT], request[ASKER], request[PEER] = Access().admit, "reader", "127.0.0.1"
+        assert request.transport is not None
+        request.transport.close()
+        try:
+            return await pages.events(request)
+        except ConnectionError as error:
+            faults.append(error)
+            raise
+
+    app = web.Application()
+    app.router.add_get("/", follow)
+    async with TestClient(TestServer(app)) as client:
+        with pytest.raises(ServerDisconnectedError):
+            await client.get("/", headers={"Accept": "text/event-stream"})
+    assert faults == []
