@@ -21,6 +21,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, cast
 from weakref import WeakSet
 
@@ -47,7 +48,7 @@ class GrpcHealth:
         """``directory`` is one that nobody else may open: the socket of the server lies there."""
         self._checks = checks
         self._directory = directory
-        self._file = f"grpc.{os.getpid()}.sock"
+        self._file = f"grpc.{token_hex(8)}.sock"  # that no job has made in the place of ours
         self._descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY)
         self._path = f"/proc/self/fd/{self._descriptor}/{self._file}"  # short, however long that of the directory is
         self._server: Any = None
@@ -66,7 +67,8 @@ class GrpcHealth:
     async def start(self) -> None:
         """Serve, and accept connections from now on."""
         for left in self._directory.glob("grpc.*.sock"):  # of children that were killed
-            left.unlink(missing_ok=True)
+            with suppress(OSError):  # it went meanwhile, or is a directory that a job made
+                left.unlink()
         # Here and not above: its threads begin with the import, and only this process may have them.
         servicer = importlib.import_module("supervisor.roles.web.grpc.servicer")
         self._server = servicer.server(f"unix:{self._path}", self._checks, self._address_of)

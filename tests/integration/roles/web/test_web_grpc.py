@@ -262,6 +262,17 @@ def test_a_socket_that_a_killed_child_left_is_removed(tree: Any, client: Client,
     assert not list(tree.data_dir.glob("grpc.*.sock"))
 
 
+def test_what_a_job_made_in_the_place_of_a_socket_stops_no_child(
+    tree: Any, client: Client, clients: list[Client]
+) -> None:
+    """One directory ended the tree, and every later one: the web child could not remove it, nor serve in its place."""
+    tree.stop(signal.SIGKILL)
+    (tree.data_dir / "grpc.1.sock").mkdir()
+    tree.start()
+
+    assert join(tree, clients).check("liveness") == ["SERVING"]
+
+
 def test_calls_that_come_while_the_child_is_replaced_are_answered(tree: Any, client: Client) -> None:
     """The parent holds the port."""
     tree.stop(signal.SIGKILL)
