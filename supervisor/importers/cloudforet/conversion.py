@@ -164,14 +164,20 @@ _HEADER = """\
 _LINE = re.compile(r"(.+):[0-9]+\Z", re.DOTALL)
 _NAMES = ("authentication", "authorization", "TOKEN_INFO")  # kinds of handlers, and where a token is: no credentials
 _NO_SECRET = (("redis", "url"), ("cloudforet", "packages"))
+_PASSWORD = re.compile(r"(?i)(password|passwd|passphrase|pwd|secret|pin)\Z")  # what may be a number
+_KEY = re.compile(r"(?i)(private|encryption|signing|access|master|shared)_?key(_?(pem|hex|base64))?\Z")
+_PRIVATE_KEY = "PRIVATE KEY-----"
 
 
 def to_yaml(conversion: Converted, files: Sequence[Path]) -> str:
     """Return the configuration, with remarks as comments.
 
     Guarantees
-        It loads to the same schedules, pools and Redis. No secret is in it: each is a reference to
-        a variable, and the head of the file lists those.
+        It loads to the same schedules, pools and Redis. What is a secret by its name or form is not in it: it is a
+        reference to a variable, and the head of the file lists those.
+
+    Does not guarantee
+        That a secret is known as one under a name that says nothing, such as ``key`` or the path of a webhook.
     """
     variables: dict[str, str] = {}
     plain = conversion.root.mapped(lambda node, path: _shown(node, path, variables)).plain()
@@ -183,22 +189,36 @@ def to_yaml(conversion: Converted, files: Sequence[Path]) -> str:
 
 def _shown(node: Node, path: TreePath, variables: dict[str, str]) -> Node:
     if not isinstance(node.value, str):
-        return node
+        is_secret = _is_number(node.value) and _PASSWORD.search(str(path[-1])) is not None and _is_free(path)
+        return _variable_for(node, path, variables) if is_secret else node
     if REFERENCE.search(node.value.replace("$${", "")):
         return Node(_absolute(node), node.origin)
-    if _is_secret(node.value, path):
-        name = _variable(path)
-        variables[name] = ".".join(map(str, path))
-        return Node(f"${{env:{name}}}", node.origin)
-    return node
+    return _variable_for(node, path, variables) if _is_secret(node.value, path) else node
+
+
+def _variable_for(node: Node, path: TreePath, variables: dict[str, str]) -> Node:
+    name = _variable(path)
+    variables[name] = ".".join(map(str, path))
+    return Node(f"${{env:{name}}}", node.origin)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_free(path: TreePath) -> bool:
+    """Return whether a value is the service's own, under any name."""
+    return path[:2] == ("cloudforet", "config") or (path[:1] == ("schedules",) and "options" in path)
 
 
 def _is_secret(text: str, path: TreePath) -> bool:
     if not text or path[:2] in _NO_SECRET:
         return False
-    if mask_url(text) != text:
+    if mask_url(text) != text or _PRIVATE_KEY in text:
         return True
-    is_free = path[:2] == ("cloudforet", "config") or (path[:1] == ("schedules",) and "options" in path)
+    is_free = _is_free(path)
+    if is_free and _KEY.search(str(path[-1])):
+        return True
     steps = [step for step in (path[2:] if is_free else path[-1:]) if step not in _NAMES]
     return (is_free or path in {("redis", "password"), ("cloudforet", "token")}) and any(map(looks_secret, steps))
 

@@ -58,11 +58,16 @@ def test_no_secret_is_written(cloudforet: CloudforetDesk) -> None:
         "etc/application.yaml",
         f"{QUEUES.replace('channel: c', f'channel: c, password: {CANARY}-2')}"
         "TOKEN: ${file:../secrets/token}\n"
+        f"KEYS: {{private_key: {CANARY}-6, ENCRYPTION_KEY_HEX: {CANARY}-7, x: '-----BEGIN RSA PRIVATE KEY-----{CANARY}-8'}}\n"
+        "OTHER: {password: 71829304, password_length_min: 12, pin: 71829304, key: name}\n"
         f"DATABASES: {{default: {{host: mongo, password: {CANARY}-3, uri: 'mongodb://me:{CANARY}-4@mongo/db'}}}}\n"
         f"SCHEDULERS: {{s: {{backend: a.B, queue: q, interval: 60, options: {{api_key: {CANARY}-5}}}}}}\n",
     )
     text = converted("etc/application.yaml")
     assert CANARY not in text
+    assert "71829304" not in text
+    assert "password_length_min: 12" in text
+    assert "key: name" in text
     assert "t0ken" not in text
     assert "password: ${env:REDIS_PASSWORD}" in text
     assert "SCHEDULERS.s.api_key: lies in Redis with every run" in text
