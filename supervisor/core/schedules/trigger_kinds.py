@@ -38,12 +38,13 @@ class Trigger(ABC):
 
     def nominals(self, after_ms: int, until_ms: int, limit: int | None = None) -> Iterator[int]:
         """Yield the nominal times in (after_ms, until_ms], oldest first, at most ``limit``."""
-        found = self.next_ms(after_ms)
-        given = 0
-        while found is not None and found <= until_ms and (limit is None or given < limit):
+        last, given = self.latest_ms(after_ms, until_ms), 0  # behind it, looking for one that exclusions leave may fail
+        while last is not None and after_ms < last and (limit is None or given < limit):
+            found = self.next_ms(after_ms)
+            if found is None:
+                return
             yield found
-            given += 1
-            found = self.next_ms(found)
+            after_ms, given = found, given + 1
 
     @limit_search
     def newest(self, after_ms: int, until_ms: int, limit: int) -> tuple[int, ...]:
@@ -276,10 +277,10 @@ class ExclusionTrigger(Trigger):
     @limit_search
     def count(self, after_ms: int, until_ms: int, cap: int) -> int:
         """Return how many nominal times in (after_ms, until_ms] are not excluded, at most ``cap``."""
-        total = 0
-        while total < cap:
+        total, last = 0, self.latest_ms(after_ms, until_ms)
+        while total < cap and last is not None and after_ms < last:
             found = self.next_ms(after_ms)
-            if found is None or found > until_ms:
+            if found is None:
                 break
             after_ms = min(self.exclusions.taken_from(found, until_ms + 1) - 1, until_ms)
             total += self.inner.count(found - 1, after_ms, cap - total)

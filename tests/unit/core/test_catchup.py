@@ -10,13 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.calendars.days import OverExcludedError
-from supervisor.core.model import Exclusion, Kind, ScheduleDef, Template, When
+from supervisor.core.model import CalendarDays, Exclusion, Kind, ScheduleDef, Template, When
 from supervisor.core.schedules.catchup import MISSED_MAX, Owed, fire_at_ms, next_fire, owed
 from supervisor.core.schedules.triggers import trigger_of
 from tests.kit.tables import table
 
 TEMPLATE = Template(job="identity.token_cleanup", kind=Kind.SYNC)
 MINUTE = 60_000
+DAY = 86_400_000
 GRACE = 10_000
 POLICIES = ("latest", "earliest", "all", "skip")
 
@@ -173,6 +174,25 @@ def test_a_schedule_that_excludes_everything_says_so() -> None:
         ask(never, 0, MINUTE)
     with pytest.raises(OverExcludedError):
         next_fire(never, trigger_of(never), 0)
+
+
+@table("policy", POLICIES)
+def test_due_times_are_owed_although_exclusions_leave_none_behind_them(policy: str) -> None:
+    """The search for one more is an error: it kept what was due before from being run, and from being counted."""
+    dates = ((7, 1, ""), (11, 1, ""))
+    thursdays = CalendarDays(calendar="a", is_only=True, weekdays=(3,), dates=dates)
+    fridays = CalendarDays(calendar="b", is_only=True, weekdays=(4,), dates=dates)
+    exclude = (Exclusion(days=thursdays), Exclusion(days=fridays))
+    ending = schedule(cron="0 6 * * *", missed=policy, exclude=exclude)
+    due = [7 * DAY + DAY // 4, 11 * DAY + DAY // 4]
+    assert list(trigger_of(ending).nominals(7 * DAY, 14 * DAY)) == due
+    assert trigger_of(ending).count(7 * DAY, 14 * DAY, 10) == 2
+    found = ask(ending, 7 * DAY, 14 * DAY)
+
+    assert found is not None
+    assert len(found.nominals) + sum(found.missed.values()) == 2
+    assert set(found.nominals) <= set(due)
+    assert (found.new_mark_ms, found.next_ms) == (due[-1], None)
 
 
 definitions = st.builds(
