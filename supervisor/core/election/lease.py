@@ -31,6 +31,7 @@ from supervisor.core.units import MILLISECOND_NS
 
 SLACK_NS = 5 * MILLISECOND_NS  # a follower waits this much longer than the record says: timers and rounding
 STAGGER_NS = 15 * MILLISECOND_NS  # between two candidates that were woken by the same release
+STAGGER_NS_MAX = 1000 * MILLISECOND_NS  # for all of them: who is listed may be anybody, and need not live
 PREFER_NS = 250 * MILLISECOND_NS  # how long the others leave a released lease to the one that was asked for
 RETRY_FIRST_NS = 50 * MILLISECOND_NS
 RETRY_LAST_NS = 400 * MILLISECOND_NS
@@ -244,7 +245,8 @@ def version_key(version: str) -> tuple[int, ...]:
 
 def stagger_ns(me: Rank, others: Iterable[Rank]) -> int:
     """Return how long ``me`` lets better candidates go first."""
-    return STAGGER_NS * sum(other.key < me.key for other in others if other.replica != me.replica)
+    better = sum(other.key < me.key for other in others if other.replica != me.replica)
+    return min(STAGGER_NS * better, STAGGER_NS_MAX)
 
 
 def is_named(replica: str, name: str) -> bool:

@@ -14,6 +14,7 @@ from supervisor.core.election.lease import (
     RETRY_LAST_NS,
     SLACK_NS,
     STAGGER_NS,
+    STAGGER_NS_MAX,
     TRANSITIONS,
     ElectorEvent,
     ImpossibleTransitionError,
@@ -172,6 +173,12 @@ def test_the_better_candidate_goes_first(first: Rank, second: Rank) -> None:
     """Draining last, then priority, then the newest version, then the youngest: whoever will be there longest."""
     assert stagger_ns(first, [second]) == 0
     assert stagger_ns(second, [first]) == STAGGER_NS
+
+
+def test_however_many_better_candidates_are_listed_nobody_waits_for_more_than_a_second() -> None:
+    """A list of a thousand, which anybody may have written, kept a released lease from the only one that lives."""
+    others = [rank(f"other.{n}", priority=9) for n in range(1000)]
+    assert stagger_ns(rank("a"), others) == STAGGER_NS_MAX == S
 
 
 def test_versions_are_ordered_by_their_numbers() -> None:
