@@ -77,6 +77,19 @@ def test_commands_are_taken_in_the_order_of_their_sending(world: StoreCalls, com
     assert [name for name, _ in world.run(commands.take(R))] == ["c", "b", "a"]
 
 
+@pytest.mark.parametrize("name", [b"", b"\xff", b"a b", "ä".encode()])
+def test_a_command_that_no_answer_could_name_holds_up_no_other(
+    world: StoreCalls, commands: Commands, name: bytes
+) -> None:
+    """Its answer was refused, or removed another one: it was carried out at each look, and those behind it never."""
+    key = f"{world.keys.commands}{R}"
+    world.raw.hset(key, name, f"1 {10**14} {{}}")
+    world.run(commands.send(R, "c1", QUIET))
+
+    assert [each for each, _ in world.run(commands.take(R))] == ["c1"]
+    assert world.raw.hkeys(key) == [b"c1"]
+
+
 def test_nothing_is_left_behind_for_ever(world: StoreCalls, commands: Commands) -> None:
     """Replicas come and go under new ids."""
     world.run(commands.send(R, "c1", QUIET))
