@@ -175,7 +175,8 @@ class Server:
         after = "({}-{}".format(*self._newest_decision) if any(self._newest_decision) else "-"
         entries: Any = self.store.raw.xrange(self.keys.schedule_log, after, "+")
         self._newest_decision = self.store.newest(self.keys.schedule_log)
-        log = [LogEntry.parse(line) for _, fields in entries for line in _text(fields.get(b"r", b"")).splitlines()]
+        lines = [line for _, fields in entries for line in _text(fields.get(b"r", b"")).splitlines()]
+        log = [entry for line in lines if (entry := LogEntry.parse(line)) is not None]
         self.decisions += log
         self.terms += [self._standing_epoch()] * len(log)
         self.moments_ns += [self.now_ns()] * len(log)

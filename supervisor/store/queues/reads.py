@@ -230,7 +230,7 @@ def _counts(queue: str, reply: Any) -> QueueCounts:
         dead=number(dead),
         paused=why if is_paused else None,
         paused_by=by,
-        paused_ms=int(since) if since.isdecimal() else None,
+        paused_ms=foreign_number(since),
         oldest_ready_ms=min(heads, default=None),
         next_due_ms=foreign_moment(due),
         blocked=number(reply[21]),

@@ -176,7 +176,7 @@ class Schedules(CallBuilder):
         return self._call(
             "schedule_log",
             args,
-            lambda reply: [LogEntry.parse(line) for line in texts(reply)],
+            lambda reply: [entry for line in texts(reply) if (entry := LogEntry.parse(line)) is not None],
             keys={"log": self.keys.schedule_log},
         )
 

@@ -18,7 +18,7 @@ from supervisor.core.model import PAYLOAD_BYTES_MAX, Envelope, Kind, Outcome
 from supervisor.core.names import check_name
 from supervisor.store.keys import KIND_LETTER
 from supervisor.store.scripts import Argument
-from supervisor.store.wire.codec import number, optional_number, text, texts
+from supervisor.store.wire.codec import foreign_number, number, optional_number, text, texts
 from supervisor.store.wire.envelope import Packed, unpack
 
 if TYPE_CHECKING:
@@ -179,9 +179,8 @@ def charges(value: bytes | None) -> tuple[int, int, int]:
 def fence_parts(token: bytes) -> tuple[str, int, int]:
     """Return the session, attempt and fetch time in a fence; empty and zeros when there is none."""
     session, _, rest = text(token).partition("|")
-    attempt, _, fetched = rest.partition("|")
-    is_one = attempt.isdecimal() and fetched.isdecimal()
-    return (session, int(attempt), int(fetched)) if is_one else ("", 0, 0)
+    attempt, fetched = map(foreign_number, rest.partition("|")[::2])
+    return ("", 0, 0) if attempt is None or fetched is None else (session, attempt, fetched)
 
 
 def pack_result(run_id: str, result: bytes) -> bytes:
@@ -252,16 +251,19 @@ def parse_history(reply: Any) -> list[HistoryEntry]:
 def _entry(line: str) -> HistoryEntry | None:
     """Return the entry in ``line``; None when no version of ours wrote it."""
     parts = line.split("|", 7)
-    if len(parts) != 8 or not all(parts[i].isdigit() for i in (2, 4, 5)):
+    if len(parts) != 8:
         return None
-    run_id, outcome, attempt, session, started, ended, job, note = parts
+    run_id, outcome, _, session, _, _, job, note = parts
+    attempt, started_ms, ended_ms = (foreign_number(parts[i]) for i in (2, 4, 5))
+    if attempt is None or started_ms is None or ended_ms is None:
+        return None
     return HistoryEntry(
         run_id=run_id,
         outcome=outcome,
-        attempt=int(attempt),
+        attempt=attempt,
         session=session,
-        started_ms=int(started),
-        ended_ms=int(ended),
+        started_ms=started_ms,
+        ended_ms=ended_ms,
         job=job,
         note=note,
     )
@@ -280,17 +282,20 @@ class LogEntry:
     at_ms: int
 
     @classmethod
-    def parse(cls, line: str) -> LogEntry:
-        """Return the decision in one line of the log."""
+    def parse(cls, line: str) -> LogEntry | None:
+        """Return the decision in one line of the log; None when no version up to this one wrote it."""
         from supervisor.store.wire.fire import FireCode  # noqa: PLC0415 - it loads cron, which no producer needs
 
-        schedule, nominal, epoch, run, code, missed, at = line.split(" ")
-        return cls(
-            schedule=schedule,
-            nominal_ms=int(nominal),
-            epoch=int(epoch),
-            run_id="" if run == "-" else run,
-            code=FireCode(code),
-            missed=int(missed),
-            at_ms=int(at),
-        )
+        try:
+            schedule, nominal, epoch, run, code, missed, at = line.split(" ")
+            return cls(
+                schedule=schedule,
+                nominal_ms=int(nominal),
+                epoch=int(epoch),
+                run_id="" if run == "-" else run,
+                code=FireCode(code),
+                missed=int(missed),
+                at_ms=int(at),
+            )
+        except ValueError:
+            return None

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.model import Outcome
-from supervisor.store.wire.poll import Ack, HistoryEntry, history_line, parse_history
+from supervisor.store.wire.poll import Ack, HistoryEntry, LogEntry, history_line, parse_history
 
 WORDS = st.text(st.characters(codec="utf-8"), max_size=300)
 
@@ -46,3 +46,21 @@ def test_the_line_of_an_attempt_is_read_as_it_was_written(
 def test_a_foreign_line_is_passed_over(line: bytes) -> None:
     """Who looks at a history sees the others."""
     assert parse_history([line]) == []
+
+
+@pytest.mark.parametrize("number", ["", "x", "-1", "1.5", "²", "9" * 5000])
+def test_a_line_with_a_number_that_nobody_wrote_hides_no_other(number: str) -> None:
+    """One such line refused the whole history of a queue."""
+    ours = b"r|ok|1|s|5|6|j|"
+    theirs = [f"r|ok|{number}|s|5|6|j|", f"r|ok|1|s|{number}|6|j|", f"r|ok|1|s|5|{number}|j|"]
+    assert len(parse_history([*(line.encode() for line in theirs), ours])) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["", "rubbish", "s 1 2 r FIRED 0", "s x 2 r FIRED 0 3", f"s {'9' * 5000} 2 r FIRED 0 3", "s 1 2 r NEWER 0 3"],
+)
+def test_a_decision_that_no_version_up_to_this_one_wrote_is_left_out(line: str) -> None:
+    """A newer leader's during a rolling update, too."""
+    assert LogEntry.parse(line) is None
+    assert LogEntry.parse("s 1 2 r FIRED 0 3") is not None

@@ -129,7 +129,14 @@ def test_equal_definitions_are_equal_bytes_and_timing_tells_timing_apart() -> No
 
 @pytest.mark.parametrize(
     ("token", "parts"),
-    [(b"a.b/w-0/1|3|17", ("a.b/w-0/1", 3, 17)), (b"", ("", 0, 0)), (b"nonsense", ("", 0, 0)), (b"a|b", ("", 0, 0))],
+    [
+        (b"a.b/w-0/1|3|17", ("a.b/w-0/1", 3, 17)),
+        (b"", ("", 0, 0)),
+        (b"nonsense", ("", 0, 0)),
+        (b"a|b", ("", 0, 0)),
+        (b"a|" + b"9" * 5000 + b"|17", ("", 0, 0)),
+        ("a|3|²".encode(), ("", 0, 0)),
+    ],
 )
 def test_a_fence_is_read_back(token: bytes, parts: tuple[str, int, int]) -> None:
     """Foreign ones read as none."""
