@@ -13,7 +13,7 @@
 --
 -- A queue that is paused stays, for the pause. What is in a queue counts, however it came there: nothing that can still run
 -- is forgotten. May be called by any agent, and twice.
-local PAGE, JOBS_PAGE = 100, 200
+local PAGE, JOBS_PAGE, WAITS_PAGE = 100, 200, 500
 if not_whole(cursor, idle_ms, jobs_ms) then return refuse('cursor, idle_ms and jobs_ms must be whole numbers') end
 local now, is_served = now_ms(), {}
 
@@ -26,6 +26,17 @@ local function note_served()
   end
 end
 
+-- Lists of those that waited for a concurrency key; whoever left one without a start said so. Returns whether all went.
+local function forget_waits(queue)
+  local woken = inform('SRANDMEMBER', keys.woken(queue), WAITS_PAGE) or {}
+  for _, key in ipairs(woken) do
+    redis.call('DEL', keys.wait(queue, key))
+    inform('SREM', keys.limit_queues(key), queue)
+    redis.call('SREM', keys.woken(queue), key)
+  end
+  return #woken < WAITS_PAGE
+end
+
 local function forget_queue(queue)
   local latest = redis.call('LRANGE', keys.hist(queue), -1, -1)[1]
   local ended = tonumber(string.match(latest or '', '^[^|]*|[^|]*|[^|]*|[^|]*|[^|]*|(%d+)') or 0)
@@ -33,6 +44,7 @@ local function forget_queue(queue)
     or redis.call('HLEN', keys.data(queue)) > 0 or redis.call('HLEN', keys.run(queue)) > 0 then
     return false
   end
+  if not forget_waits(queue) then return false end
   redis.call('DEL', keys.run(queue), keys.att(queue), keys.later(queue), keys.dead(queue), keys.err(queue), keys.hist(queue),
     keys.stat(queue), keys.limits(queue), keys.blocked(queue), keys.woken(queue), keys.stale(queue), keys.cancel(queue),
     keys.bell(queue, 'a'), keys.bell(queue, 's'))

@@ -7,8 +7,10 @@ import pytest
 from supervisor.core.model import Kind, Outcome
 from supervisor.roles.agent.maintenance import Retention
 from supervisor.settings.sections.queues import QueueSettings
+from supervisor.store.queues.control import QueueControl
 from supervisor.store.queues.runs import Ack
 from tests.integration.store.fanout.test_store_tallies import child, end, follow
+from tests.integration.store.limits.limit_checks import limited
 from tests.kit.builders import StoreCalls, envelope
 from tests.kit.servers import leaks
 
@@ -102,6 +104,25 @@ def test_an_empty_queue_that_nobody_serves_is_forgotten_after_a_day(world: Store
 
     assert world.run(world.queues.names()) == []
     assert world.raw.keys(f"{world.keys.prefix}q:*") == []
+
+
+def test_what_waited_for_a_concurrency_key_goes_with_its_queue(world: StoreCalls) -> None:
+    """A key for each order: with no worker left nobody looks at their lists again, and each had two keys for ever."""
+    world.open(S)
+    world.enqueue(*(limited(f"{order}.{n}", key=f"order-{order}") for order in range(5) for n in (0, 1)))
+    held = world.fetch(S, want=20)
+    world.run(world.queues.release_runs(session=S, items=[("default", run_id, "unstarted") for run_id in held]))
+    world.run(world.sessions.close(S))
+    everything = [("default", f"{order}.{n}") for order in range(5) for n in (0, 1)]
+    world.run(QueueControl(world.keys).cancel(everything, by="me", reason="the pool is gone"))
+    assert len(world.raw.keys(f"{world.keys.prefix}q:default:wait:*")) == 5
+    world.raw.sadd(f"{world.keys.prefix}q:default:woken", *(f"k{number}" for number in range(PAGE)))
+    world.run(world.queues.forget(idle_ms=0))
+    assert world.run(world.queues.names()) == ["default"], "a call looks at so many keys at most"
+    world.run(world.queues.forget(idle_ms=0))
+
+    assert world.run(world.queues.names()) == []
+    assert world.raw.keys(f"{world.keys.prefix}q:*") == world.raw.keys(f"{world.keys.prefix}limit:*") == []
 
 
 def test_a_queue_that_is_served_paused_or_holds_a_run_is_kept(world: StoreCalls) -> None:
