@@ -7,6 +7,8 @@ import pytest
 from supervisor.core.errors import StoreRefusedError
 from supervisor.store.queues.run_records import Progresses, ProgressItem
 from supervisor.store.scripts import script
+from supervisor.store.wire.envelope import pack
+from tests.kit.builders import StoreCalls, envelope
 from tests.kit.servers import Server
 
 
@@ -36,6 +38,18 @@ def test_an_execution_that_was_taken_for_dead_says_nothing_any_more(server: Serv
 
     assert store.run(subject.write([item("older", fence=9)])) == 0
     assert store.run(subject.write([item("newest", fence=10)])) == 1
+
+
+def test_a_later_life_of_an_id_begins_without_progress(server: Server) -> None:
+    """The fence counts the attempts of one life: that of three kept the next one's word out, and stood for it."""
+    world, subject = StoreCalls(server), Progresses(server.keys)
+    world.run(subject.write([item("of a former life", fence=3, run_id="mine")]))
+    packed = pack(envelope("mine"))
+    runs = [packed.run_id, packed.queue, 0, packed.data, "content"]
+    world.run(world.queues.enqueue_flat(nonce="a1", ids=["mine"], runs=runs, is_chosen=True))
+
+    assert world.run(subject.read("mine")) is None
+    assert world.run(subject.write([item("begun", fence=1, run_id="mine")])) == 1
 
 
 def test_a_foreign_key_in_its_place_stops_nothing(server: Server) -> None:
