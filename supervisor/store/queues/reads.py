@@ -197,7 +197,8 @@ class QueueReads(CallBuilder):
         Args:
             run_id: which.
             queues: where to look.
-            scan: how many of the newest ended attempts of each queue are searched; 10,000 take milliseconds.
+            scan: how many of the newest ended attempts of each queue are searched; 10,000 take milliseconds. Of all
+                queues together no more than 200,000 are.
             need: ``job``: they are searched only where nothing else names its job; ``end``: only where nothing else
                 tells that it ended.
         """

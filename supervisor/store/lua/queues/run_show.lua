@@ -2,7 +2,8 @@
 --
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  id             of the run
---       scan           how many of the newest ended attempts of each queue are searched
+--       scan           how many of the newest ended attempts of each queue are searched; fewer where those of all queues
+--                      were more than ATTEMPTS_MAX
 --       need           history: they are searched; job: only where nothing else names the run's job; end: only where
 --                      nothing else tells that it ended
 --       queues...      where to look; none: in all
@@ -12,7 +13,7 @@
 --          for, up to three runs that hold a slot of that key, one a line, how it ended if somebody waited for that, the
 --          card of its job where it ended and left no result, lines of ended attempts …
 --          State is running, later, dead, blocked, queued, finished or unknown.
-local HOLDERS_MAX = 3
+local HOLDERS_MAX, ATTEMPTS_MAX = 3, 200000
 if not_whole(scan) or tonumber(scan) < 1 or (need ~= 'history' and need ~= 'job' and need ~= 'end') then
   return refuse('scan must be above 0, need history, job or end')
 end
@@ -52,8 +53,9 @@ if not found and ended then
   found = { 'finished', '', '', '', '', '', '', '', '', '' }
 end
 local newest_ms = -1
+local depth = math.min(tonumber(scan), math.max(math.floor(ATTEMPTS_MAX / math.max(#queues, 1)), 1))
 local function search(queue)
-  local past = redis.call('LRANGE', keys.hist(queue), '-' .. scan, -1)
+  local past = redis.call('LRANGE', keys.hist(queue), -depth, -1)
   for n = #past, 1, -1 do
     if string.sub(past[n], 1, #id + 1) == id .. '|' then
       lines[#lines + 1] = past[n]

@@ -84,3 +84,17 @@ def test_the_price_of_a_search_is_a_look_into_each_queue_not_one_for_each_run(se
     assert ask(world, [("", f"gone-{n}") for n in range(100)]) == [""] * 100
     assert commands() - before < 5 * len(names) + 150
     assert world.run(Queues(world.keys).names()) == sorted(names)
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("server", ["real"], indirect=True)
+def test_of_many_queues_each_is_searched_less_far_back_for_a_run_that_ended(server: Server) -> None:
+    """A question for an id that is nowhere read a thousand lines of each of a thousand queues in one script."""
+    world = StoreCalls(server)
+    world.raw.sadd(world.keys.queues, "a", "b", "c", "d")
+    newer = [f"other|ok|1|s|{n}|{n}|j|" for n in range(2, 50_001)]
+    world.raw.rpush(world.keys.queue("a").hist, "r|ok|1|s|1|1|j|", "within|ok|1|s|1|1|j|", *newer)
+
+    assert world.run(world.queues.show("r", scan=100_000)) is None
+    assert world.run(world.queues.show("within", scan=100_000)) is not None
+    assert world.run(world.queues.show("r", ["a"], scan=100_000)) is not None
