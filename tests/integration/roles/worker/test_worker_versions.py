@@ -14,7 +14,7 @@ from supervisor.core.model import Kind
 from supervisor.core.supervision.scoreboard import ChildState
 from supervisor.roles import worker
 from supervisor.roles.worker import entry
-from supervisor.roles.worker.attempt import rejections
+from supervisor.roles.worker.attempt import failure
 from supervisor.store.wire.envelope import unpack
 from tenure import job
 from tests.integration.roles.worker.forked import fork
@@ -33,7 +33,7 @@ def older(server: Server) -> WorkerKit:
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """An unknown job comes back after five seconds; here after some milliseconds."""
-    monkeypatch.setattr(rejections, "UNKNOWN_DELAY_MS", 20)
+    monkeypatch.setattr(failure, "UNKNOWN_DELAY_MS", 20)
 
 
 async def test_a_job_of_the_new_version_waits_for_a_worker_of_it(shop: WorkerKit, older: WorkerKit) -> None:
