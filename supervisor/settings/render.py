@@ -82,8 +82,10 @@ def leaves(value: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
         yield path, value
 
 
-class _Dumper(yaml.SafeDumper):
-    """Quotes every text that our own reader would not read back as that text."""
+class SettingsDumper(yaml.SafeDumper):
+    """Quotes every text that our own reader would not read back as that text, and writes whole lines as a block."""
+
+    quote = "'"
 
     def ignore_aliases(self, data: Any) -> bool:
         """Write everything out: an anchor helps no reader of settings."""
@@ -91,30 +93,30 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+def _represent_text(dumper: SettingsDumper, text: str) -> yaml.ScalarNode:
     style = None
     if _BLOCK.fullmatch(text) and text.replace("\n", "").isprintable():
         style = "|"
     elif not text.isprintable():
         style = '"'  # PyYAML folds U+0085 and U+2028 in every other style, and so loses them
     elif not isinstance(resolve(text), str):
-        style = "'"
+        style = dumper.quote
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 
-_Dumper.add_representer(str, _represent_text)
+SettingsDumper.add_representer(str, _represent_text)
 
 
 def dump_yaml(value: Any) -> str:
     """Return plain data as YAML that the loader reads back unchanged."""
-    text: str = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH)
+    text: str = yaml.dump(value, Dumper=SettingsDumper, sort_keys=False, allow_unicode=True, width=_WIDTH)
     return text
 
 
 def inline_yaml(value: Any) -> str:
     """Return plain data as YAML on one line."""
     text: str = yaml.dump(
-        value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH, default_flow_style=True
+        value, Dumper=SettingsDumper, sort_keys=False, allow_unicode=True, width=_WIDTH, default_flow_style=True
     )
     return text.removesuffix("\n").removesuffix("\n...")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -12,7 +11,7 @@ import yaml
 from supervisor.core.schedules.templating import literal
 from supervisor.importers.crontab.reader import Entry
 from supervisor.settings.interpolate import escape
-from supervisor.settings.scalars import resolve
+from supervisor.settings.render import SettingsDumper
 
 TIMEOUT = "24h"  # cron sets none; a backup that takes three hours must not be cut off by the default
 
@@ -27,33 +26,22 @@ jobs: [shell]
 """
 
 
-_BLOCK = re.compile(r"[^\s](?:.*\n)*.*[^\n]\n")  # whole lines; PyYAML writes others as blocks that it cannot read
-
-
 class _Quoted(str):
     """A string that is written in double quotes, whatever it holds."""
 
     __slots__ = ()
 
 
-class _CrontabDumper(yaml.SafeDumper):
-    """Block style; double quotes where asked for; several lines as a block."""
+class _CrontabDumper(SettingsDumper):
+    """Block style; double quotes where asked for, and where text could be read as anything else."""
 
-    def represent_text(self, text: str) -> yaml.ScalarNode:
-        return self.represent_scalar("tag:yaml.org,2002:str", str(text), style=_style(text))
+    quote = '"'
 
-
-def _style(text: str) -> str | None:
-    """Return ``|`` for whole lines, quotes where anything else could be read, and None where nothing could."""
-    if isinstance(text, _Quoted):
-        return '"'
-    if _BLOCK.fullmatch(text) and text.replace("\n", "").isprintable():
-        return "|"
-    return None if text.isprintable() and resolve(text) == text else '"'
+    def represent_quoted(self, text: _Quoted) -> yaml.ScalarNode:
+        return self.represent_scalar("tag:yaml.org,2002:str", str(text), style=self.quote)
 
 
-_CrontabDumper.add_representer(str, _CrontabDumper.represent_text)
-_CrontabDumper.add_representer(_Quoted, _CrontabDumper.represent_text)
+_CrontabDumper.add_representer(_Quoted, _CrontabDumper.represent_quoted)
 
 
 def to_yaml(entries: Sequence[Entry], names: Sequence[str]) -> str:
