@@ -1,4 +1,7 @@
-"""Settings as text: YAML, JSON, where each value comes from, the JSON Schema.
+"""Settings as text: YAML, JSON, where each value comes from, the JSON Schema, and the reference file.
+
+The reference file has every setting with its default under a comment that explains it. It is generated from the
+models, so that it cannot disagree with the program; ``config/tenure.yaml`` is this text, and a test compares the two.
 
 Guarantees
     No secret is in any of it: a password is a mask, a value from ``${file:…}`` or
@@ -11,10 +14,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from typing import Any
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, get_args, get_origin
 
 import yaml
+from pydantic.fields import FieldInfo
 
 from supervisor.core.durations import DURATION_PATTERN, format_duration
 from supervisor.settings.base import Path
@@ -23,7 +28,8 @@ from supervisor.settings.interpolate import escape
 from supervisor.settings.loader import Loaded
 from supervisor.settings.masking import EMBEDDED
 from supervisor.settings.scalars import resolve
-from supervisor.settings.sections.models import Settings
+from supervisor.settings.schema import BOUNDS, Shape, ShapeKind, settings_shape
+from supervisor.settings.sections.models import Fsync, Settings, WorkerKind
 
 _WIDTH = 1_000_000  # never fold: one setting is one line
 _VALUE_COLUMN = 60
@@ -133,3 +139,110 @@ def schema() -> dict[str, Any]:
     # Pydantic masks the default of a secret; this one is none.
     found["$defs"]["RedisSettings"]["properties"]["url"]["default"] = EMBEDDED
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **found}
+
+
+_COLUMNS = 100
+_HEADER = """\
+Every setting of Tenure with its default. This file is `tenure config default`.
+
+Copy what you change into a file of your own; the rest keeps its default. Layers, each over the one before:
+defaults, the file that an image names by TENURE_DEFAULTS, the files given with --config in their order, conf.d/*.yaml
+beside them by name, variables (TENURE_REDIS__URL for redis.url), flags (--set redis.url=...). Sections, pools and
+schedules merge key by key, lists and scalars replace, null goes back to the default.
+
+Durations: 250ms, 15s, 5m, 2h, 7d, 1w, sums such as 1h30m, PT5M. Keys that start with x- are yours, e.g. for anchors.
+Secrets: ${file:/run/secrets/redis} and ${env:REDIS_PASSWORD} work in every value and are never printed; $${ is a
+literal ${. `tenure config validate` lists every problem, `tenure config show --sources` every value in effect.
+"""
+_EXAMPLES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "schedules": ("token-cleanup", {"job": "identity.token_cleanup", "every": "10m", "args": {"batch": 500}}),
+    "plugins": ("aws-ec2", {"module": "acme.aws:AwsEc2", "options": {"regions": ["eu-1"]}}),
+}
+_EXAMPLE_CRON = '# cron: "30 2 * * *"  # instead of every'
+
+
+def default_file() -> str:
+    """Return the reference file."""
+    defaults = public_view(Settings())
+    blocks = [_comment(paragraph) for paragraph in _HEADER.split("\n\n")]
+    for key, shape in settings_shape().children.items():
+        blocks.append(list(_entry(key, shape, defaults[key])))
+        if key in _EXAMPLES:
+            blocks[-1] += [f"# {line}".rstrip() for line in _example(key)]
+    return "\n".join("\n".join(block) + "\n" for block in blocks)
+
+
+def _entry(key: str, shape: Shape, default: Any, indent: str = "") -> Iterator[str]:
+    yield from _comment(_explanation(shape), indent)
+    if shape.kind is ShapeKind.SECTION and default is not None:
+        yield f"{indent}{key}:"
+        for name, child in shape.children.items():
+            yield from _entry(name, child, default[name], f"{indent}  ")
+    elif shape.kind is ShapeKind.TABLE and default and shape.item is not None:
+        yield f"{indent}{key}:"
+        for index, (name, values) in enumerate(default.items()):
+            yield from _table_entry(name, shape.item, values, f"{indent}  ", explained=index == 0)
+    else:
+        yield f"{indent}{key}: {inline_yaml(default)}"
+
+
+def _table_entry(name: str, shape: Shape, values: Mapping[str, Any], indent: str, *, explained: bool) -> Iterator[str]:
+    yield f"{indent}{name}:"
+    for key, child in shape.children.items():
+        if explained:
+            yield from _entry(key, child, values[key], f"{indent}  ")
+        else:
+            yield f"{indent}  {key}: {inline_yaml(values[key])}"
+
+
+def _example(table: str) -> Iterator[str]:
+    shape = settings_shape().children[table].item
+    assert shape is not None
+    name, values = _EXAMPLES[table]
+    yield f"{table}:"
+    yield f"  {name}:"
+    for key, child in shape.children.items():
+        if (table, key) == ("schedules", "cron"):
+            yield from _comment(_explanation(child), "    ")
+            yield f"    {_EXAMPLE_CRON}"
+            continue
+        default = child.info.get_default(call_default_factory=True) if child.info is not None else None
+        if child.is_duration and default is not None:
+            default = format_duration(default)
+        yield from _entry(key, child, values.get(key, default), "    ")
+
+
+def _explanation(shape: Shape) -> str:
+    if shape.info is None:
+        return ""
+    # A section is explained by its own docstring, which also has its rules; one that may be absent by its field.
+    is_section = shape.kind is ShapeKind.SECTION and isinstance(shape.info.annotation, type)
+    described = shape.info.annotation.__doc__ if is_section else shape.info.description
+    text = " ".join((described or "").replace("``", "`").split())
+    limits = _limits(shape.info, is_duration=shape.is_duration)
+    return f"{text} {limits}" if limits else text
+
+
+def _limits(info: FieldInfo, *, is_duration: bool) -> str:
+    choices = _choices(info.annotation)
+    if len(choices) > 1:
+        return f"One of: {', '.join(choices)}."
+    found = []
+    for name, word in BOUNDS:
+        limit = next((getattr(entry, name) for entry in info.metadata if hasattr(entry, name)), None)
+        if limit is not None:
+            found.append(f"{word} {format_duration(limit) if is_duration else limit}")
+    return f"({', '.join(found)})" if found else ""
+
+
+def _choices(annotation: Any) -> tuple[str, ...]:
+    if get_origin(annotation) is Literal:
+        return tuple(str(choice) for choice in get_args(annotation))
+    if annotation in {Fsync, WorkerKind}:
+        return tuple(annotation)
+    return next((found for part in get_args(annotation) if (found := _choices(part))), ())
+
+
+def _comment(text: str, indent: str = "") -> list[str]:
+    width = _COLUMNS - len(indent) - 2
+    return [f"{indent}# {line}" for line in textwrap.wrap(text, width, break_long_words=False)]

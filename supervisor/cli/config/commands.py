@@ -248,7 +248,7 @@ def schema() -> None:
 @config_group.command("default")
 def default() -> None:
     """Print a file with every setting, its default and its meaning."""
-    from supervisor.settings.reference import default_file
+    from supervisor.settings.render import default_file
 
     click.echo(default_file(), nl=False)
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from supervisor.settings.loader import load
-from supervisor.settings.reference import default_file
+from supervisor.settings.render import default_file
 from supervisor.settings.schema import settings_shape
 from supervisor.settings.sections.models import Settings
 
