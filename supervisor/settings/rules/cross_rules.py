@@ -26,12 +26,12 @@ from supervisor.settings.schedules.calendars import calendar_faults, faults_of_c
 from supervisor.settings.schedules.checks import faults_of_checks
 from supervisor.settings.schedules.rules import faults_of_set
 from supervisor.settings.sections.cloudforet import Bridge
-from supervisor.settings.sections.commands import faults_of_commands
-from supervisor.settings.sections.job_references import broken_destinations
 from supervisor.settings.sections.models import Durability, RedisSettings, Settings
 from supervisor.settings.sections.pipeline import WebhookSettings
 from supervisor.settings.sections.plugins import broken_rules
 from supervisor.settings.sections.redis_url import RedisUrlError, Topology, parse_redis_url
+from supervisor.settings.sections.shell import broken_destinations
+from supervisor.settings.sections.web import faults_of_commands
 
 READABLE = (
     "would be readable on the way to another machine",

@@ -28,14 +28,12 @@ from supervisor.settings.schedules.settings import (
     ScheduleSettings,
 )
 from supervisor.settings.sections.cloudforet import CloudforetSettings
-from supervisor.settings.sections.commands import CommandSettings
-from supervisor.settings.sections.job_references import JobDestinationSettings, JobReferenceSettings
 from supervisor.settings.sections.pipeline import Profiles, Webhooks, default_profiles
 from supervisor.settings.sections.plugins import PLUGINS_MAX, PluginSettings
 from supervisor.settings.sections.queues import QueueSettings
-from supervisor.settings.sections.shell import ShellSettings
+from supervisor.settings.sections.shell import JobDestinationSettings, JobReferenceSettings, ShellSettings
 from supervisor.settings.sections.telemetry import EventSettings, LogSettings, MetricsSettings
-from supervisor.settings.sections.web import WebSettings
+from supervisor.settings.sections.web import CommandSettings, WebSettings
 
 CONCURRENCY_MAX = 200
 PREFETCH_MAX = 64

@@ -1,14 +1,16 @@
-"""The settings of the HTTP endpoint, and of the other services of the web child."""
+"""The settings of the doors to a tree: the HTTP endpoint and other services of the web child, and agent commands."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, SecretStr
 
-from supervisor.settings.base import Section
+from supervisor.core.signing import KEY_CHARS_MIN, Signer
+from supervisor.settings.base import Section, Violation
 
 HostName = Annotated[str, Field(pattern=r"^(\*|\[?[0-9A-Fa-f:.]+\]?|[A-Za-z0-9._-]+)$", max_length=255)]
 """A name or an address without a port, or ``*``."""
@@ -78,3 +80,22 @@ class WebSettings(Section):
     def socket_path(self) -> Path | None:
         """Path of the unix socket; None where an address is bound."""
         return Path(self.host.removeprefix(SOCKET_SCHEME)) if self.host.startswith(SOCKET_SCHEME) else None
+
+
+class CommandSettings(Section):
+    """Agent commands: `tenure stop`, `reload`, `worker …`, `leader resign`. See docs/redis-acl.md."""
+
+    key: SecretStr | None = Field(default=None)
+    """Key of operators, 32 characters at least: commands are signed with it, and agents refuse others. Use
+    ${file:/run/secrets/commands}. Must be equal on all replicas. Unset: whoever may write to Redis may command."""
+
+    def signer(self, cluster: str) -> Signer | None:
+        """Return the signer and verifier of ``cluster``; None without a key."""
+        return None if self.key is None else Signer(cluster, self.key.get_secret_value())
+
+
+def faults_of_commands(commands: CommandSettings) -> Iterator[Violation]:
+    """Yield the faults that make a key easy to guess."""
+    if commands.key is not None and len(commands.key.get_secret_value()) < KEY_CHARS_MIN:
+        message = f"has fewer than {KEY_CHARS_MIN} characters"
+        yield Violation((("commands", "key"),), message, "make one by `openssl rand -hex 32`")
