@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from supervisor.core.network.url_credentials import MARK, userinfo_of
+from supervisor.core.network import MARK, userinfo_of
 
 EMBEDDED = "embedded"
 MASK = "**********"

@@ -21,7 +21,7 @@ from functools import lru_cache
 from itertools import islice, pairwise
 from typing import Any
 
-from supervisor.core.network.url_credentials import MARK, find_userinfo
+from supervisor.core.network import MARK, find_userinfo
 
 MASK = "***"
 ITEMS_MAX = 100

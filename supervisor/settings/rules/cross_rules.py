@@ -16,7 +16,7 @@ from pydantic import SecretStr
 
 from supervisor.core import features
 from supervisor.core.durations import format_duration
-from supervisor.core.network.host_names import is_loopback
+from supervisor.core.network import is_loopback
 from supervisor.core.signing import WEBHOOK_SECRET_CHARS_MIN
 from supervisor.core.supervision.shutdown import BOUND_AFTER_GRACE_NS
 from supervisor.core.units import SECOND_NS

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from supervisor.core.network.host_names import is_loopback
+from supervisor.core.network import is_loopback
 from supervisor.settings.masking import EMBEDDED
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.settings.sections.redis_url import Topology, parse_redis_url

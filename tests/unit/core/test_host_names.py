@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.network.host_names import canonical_host, is_loopback
+from supervisor.core.network import canonical_host, is_loopback
 from supervisor.roles.web.access.auth import are_reads_open
 from supervisor.settings.rules.cross_rules import is_readable_on_the_way
 from supervisor.settings.rules.redis_exposure import exposures

@@ -24,7 +24,7 @@ import structlog
 from aiohttp import web
 
 from supervisor.clock import Clock, SystemClock
-from supervisor.core.network.host_names import canonical_host, is_loopback
+from supervisor.core.network import canonical_host, is_loopback
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.web.responses import PEER
 from supervisor.settings.sections.web import Reads, WebSettings

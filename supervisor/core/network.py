@@ -1,15 +1,18 @@
-"""Location of user names and passwords inside URLs, for everything that masks text.
+"""Names of hosts in one spelling, and the location of user names and passwords inside URLs.
 
 Guarantees
-    Linear time for every text: each character is looked at a bounded number of times.
+    Case, one trailing dot, brackets and zone of IPv6, and IPv4 inside IPv6 make no difference to any judgement.
+    Nothing is looked up: a name other than ``localhost`` is never loopback, whatever it resolves to.
+    Credentials are found in linear time in every text: each character is looked at a bounded number of times.
     Everything up to the last ``@`` of a URL counts as credentials: people forget to percent-encode.
 
 Does not guarantee
-    That its finds are secrets. ``redis://host/a@b`` has no password, and is masked.
+    That credentials which it finds are secrets. ``redis://host/a@b`` has no password, and is masked.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Iterator
 
@@ -19,6 +22,30 @@ _AUTHORITY_END = re.compile(r"[/?#]")
 _WEB = ("http", "https")
 # Only for the web is host:port followed by a path that holds an @ likelier than a password of digits and a raw slash.
 _WEB_PASSWORD = re.compile(r"[^/@:?#]*:(?!\d{1,5}[/?#])")
+
+
+def canonical_host(host: str) -> str:
+    """Return the one spelling of a name or an address, without a port."""
+    bare = host.lower().removesuffix(".")
+    address = _address(bare)
+    return bare if address is None else str(address)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only this machine reaches ``host``."""
+    name = canonical_host(host)
+    address = _address(name)
+    return name == "localhost" if address is None else address.is_loopback
+
+
+def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    inner = host[1:-1].removesuffix(".") if host.startswith("[") and host.endswith("]") else host
+    try:
+        address = ipaddress.ip_address(inner.partition("%")[0])
+    except ValueError:
+        return None
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return mapped or address
 
 
 def userinfo_of(url: str) -> tuple[int, int] | None:

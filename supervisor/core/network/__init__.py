@@ -1,1 +1,0 @@
-"""Credentials inside URLs, and names of hosts in one spelling."""
