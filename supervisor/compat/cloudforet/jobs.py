@@ -11,9 +11,8 @@ from typing import Any
 
 from supervisor.compat.cloudforet.schedulers import is_handler
 from supervisor.compat.cloudforet.tasks import planning, runtime, stages
-from supervisor.compat.cloudforet.tasks.errors import guarded
 from supervisor.compat.cloudforet.tasks.names import NotImportableError, resolve
-from supervisor.compat.cloudforet.tasks.redaction import Hidden, resolved
+from supervisor.compat.cloudforet.tasks.redaction import Hidden, guarded, resolved
 from supervisor.compat.cloudforet.tasks.schema import TaskError, check, parse
 from supervisor.core.jobs.registry import job
 from supervisor.roles.worker.attempt.context import Context

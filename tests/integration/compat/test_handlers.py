@@ -12,8 +12,8 @@ from pydantic import SecretStr
 
 from supervisor.compat.cloudforet import jobs
 from supervisor.compat.cloudforet.tasks import runtime
-from supervisor.compat.cloudforet.tasks.errors import ScrubbedError
 from supervisor.compat.cloudforet.tasks.names import NotImportableError
+from supervisor.compat.cloudforet.tasks.redaction import ScrubbedError
 from supervisor.roles.worker.attempt.context import Context
 from supervisor.settings.sections.cloudforet import CloudforetSettings
 from tests.kit.canary import CANARY

@@ -16,9 +16,8 @@ from typing import Any
 import msgspec
 
 from supervisor.compat.cloudforet import queue as queues
-from supervisor.compat.cloudforet.tasks.errors import CONTROL
 from supervisor.compat.cloudforet.tasks.names import NotImportableError, resolve
-from supervisor.compat.cloudforet.tasks.redaction import Hidden, masked, with_references
+from supervisor.compat.cloudforet.tasks.redaction import CONTROL, Hidden, masked, with_references
 from supervisor.compat.cloudforet.tasks.runtime import traceparent_of
 from supervisor.compat.cloudforet.tasks.schema import TaskError, check
 from supervisor.core.errors import TenureError

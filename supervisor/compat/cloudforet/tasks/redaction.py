@@ -1,10 +1,13 @@
-"""Redaction of task messages: references in place of the token, and texts without secrets.
+"""Redaction of task messages and of code of a service: references in place of the token, and texts without secrets.
 
 Guarantees
     A task that is made here carries a reference in place of the configured token; it is resolved on the
     worker that executes it, and nowhere else.
     A text that went through ``Hidden`` holds none of the secrets of the task that it was made for: the configured
     token, values under secret names, and the metadata but for the few keys that identify the requester.
+    No error that leaves guarded code shows a secret, in its text or in that of an error behind it. Not even one
+    that is no ``Exception``: ``sys.exit(text)`` is an error like any other. Demands of a worker on a job (its soft
+    timeout, that its process must go) pass untouched.
 
 Does not guarantee
     Anything of a secret of fewer than four characters, or of one in another encoding.
@@ -12,13 +15,18 @@ Does not guarantee
 
 from __future__ import annotations
 
+import asyncio
 import json
+import traceback
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from supervisor.compat.cloudforet.tasks import runtime
 from supervisor.core.errors import TenureError
+from supervisor.roles.worker.attempt.context import Context, Interrupted, SoftTimeout
+from supervisor.telemetry import masking
 from supervisor.telemetry.masking import MASK, is_secret_name
 
 REFERENCE = {"tenure_reference": "cloudforet.token"}
@@ -154,3 +162,42 @@ def _replace(value: Any, old: Any, new: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _replace(item, old, new) for key, item in value.items()}
     return [_replace(item, old, new) for item in value] if isinstance(value, list) else value
+
+
+CONTROL = (SoftTimeout, Interrupted, asyncio.CancelledError, KeyboardInterrupt)
+
+
+class ScrubbedError(TenureError):
+    """Replaces an error that shows a secret."""
+
+
+@contextmanager
+def guarded(context: Context, hidden: Hidden) -> Iterator[None]:
+    """Run the code inside as part of ``context``; its lines of the log and its errors are without secrets."""
+    with runtime.running(context), masking.hiding(hidden.values):
+        try:
+            yield
+        except CONTROL:
+            raise
+        except BaseException as error:
+            if not shows(error, hidden):
+                raise
+            raise without_secrets(error, hidden) from None
+
+
+def shows(error: BaseException, hidden: Hidden) -> bool:
+    """Return whether a record of ``error``, and of its causes, would show a secret."""
+    text = "".join(traceback.TracebackException.from_exception(error, compact=True).format())
+    return hidden.scrub(text) != text
+
+
+def without_secrets(error: BaseException, hidden: Hidden) -> ScrubbedError:
+    """Return ``error`` in a form without secrets. Its stack is kept, which shows lines of code and no values."""
+    name = type(error).__name__
+    try:
+        text = hidden.scrub(str(error))
+    except Exception:  # noqa: BLE001 - an error that cannot be printed is one all the same
+        text = "it cannot be printed"
+    told = ScrubbedError(text if text.startswith(name) else f"{name}: {text}")
+    told.ends_run = getattr(error, "ends_run", False) is True
+    return told.with_traceback(error.__traceback__)

@@ -19,8 +19,7 @@ import msgspec
 
 from supervisor.compat.cloudforet.locator import Locator, LocatorError, class_of
 from supervisor.compat.cloudforet.tasks import runtime
-from supervisor.compat.cloudforet.tasks.errors import CONTROL, without_secrets
-from supervisor.compat.cloudforet.tasks.redaction import Hidden
+from supervisor.compat.cloudforet.tasks.redaction import CONTROL, Hidden, without_secrets
 from supervisor.compat.cloudforet.transaction import Transaction, entered
 from supervisor.core.errors import TenureError
 from supervisor.core.json_values import read_json
