@@ -18,12 +18,12 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from typing import NamedTuple
 
 from supervisor.core.cron.zones import SECOND_MAX, SECOND_MIN, zone
+from supervisor.core.durations import EPOCH
 
 DAYS_MAX = 36_600
 """Longest step, a hundred years."""
 
 _DAY_S = 86_400
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ORDINAL_MIN, _ORDINAL_MAX = 2_000, 3_640_000  # days since the year 1, inside what ``zones`` serves
 _LENGTHS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
 _DAYS = {"d": 1, "w": 7}
@@ -63,7 +63,7 @@ class Moment(NamedTuple):
         second, ms = divmod(self.instant_ms, 1000)
         second = min(max(second, SECOND_MIN), SECOND_MAX)
         offset = timedelta(seconds=zone(self.zone).at(second).offset)
-        return (_EPOCH + timedelta(seconds=second, milliseconds=ms)).astimezone(timezone(offset))
+        return (EPOCH + timedelta(seconds=second, milliseconds=ms)).astimezone(timezone(offset))
 
     def iso(self) -> str:
         """Return ISO 8601 with the offset; milliseconds only where there are some."""
@@ -102,7 +102,7 @@ def _days_into(midnight: datetime, unit: str) -> int:
 
 def _at_local(local: datetime, zone_name: str) -> Moment:
     """Return the instant at which the zone's clocks show ``local``: the first, or, in a gap, as if it had not come."""
-    second, ms = divmod((local.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1), 1000)
+    second, ms = divmod((local.replace(tzinfo=UTC) - EPOCH) // timedelta(milliseconds=1), 1000)
     table = zone(zone_name)
     # A day to either side is outside every offset, and the tz database has no two changes as close.
     earlier, later = table.at(second - _DAY_S).offset, table.at(second + _DAY_S).offset
@@ -130,7 +130,7 @@ LETTERS: Mapping[str, Callable[[datetime], str]] = {
     "V": lambda at: f"{at.isocalendar().week:02d}",
     "q": lambda at: str((at.month + 2) // 3),
     "z": lambda at: at.strftime("%z"),
-    "s": lambda at: str((at - _EPOCH) // timedelta(seconds=1)),
+    "s": lambda at: str((at - EPOCH) // timedelta(seconds=1)),
     "%": lambda _at: "%",
 }
 

@@ -20,7 +20,7 @@ _GAPS = {
     Gap.SKIP: "does not run that day",
     Gap.SHIFT: "runs later by the length of the gap",
 }
-_OVERLAPS = {Overlap.FIRST: "on the first pass", Overlap.LAST: "on the last pass", Overlap.BOTH: "on both passes"}
+PASSES = {Overlap.FIRST: "on the first pass", Overlap.LAST: "on the last pass", Overlap.BOTH: "on both passes"}
 
 
 def explain(fields: Fields, timezone: str, policy: DstPolicy) -> str:
@@ -135,5 +135,5 @@ def _changes(timezone: str, policy: DstPolicy, *, is_wildcard: bool) -> str:
         return " It follows real time when the clock changes."
     return (
         f" A time that a change of the clock skips {_GAPS[policy.gap]}; "
-        f"one that comes twice runs {_OVERLAPS[policy.overlap]}."
+        f"one that comes twice runs {PASSES[policy.overlap]}."
     )

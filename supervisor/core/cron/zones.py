@@ -22,13 +22,14 @@ import re
 import zoneinfo
 from bisect import bisect_right
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import lru_cache
 from importlib import metadata
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from supervisor.core.durations import EPOCH
 from supervisor.core.errors import EXIT_CONFIG, TenureError
 from supervisor.core.suggestions import closest
 
@@ -44,7 +45,6 @@ SECOND_MAX = 253_000_000_000
 _VERSION_MAX = 100
 _BLOCK_BITS = 27  # 2**27 s is 4.25 years: 2 ms to scan, and most processes need one or two
 _DAY_S = 86_400
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*", re.ASCII)
 _NOT_PORTABLE = frozenset({"localtime", "posixrules", "Factory", "posix", "right"})
 
@@ -209,6 +209,6 @@ def _change_between(info: zoneinfo.ZoneInfo, low: int, high: int, before: int) -
 
 def _offset(info: zoneinfo.ZoneInfo, instant_s: int) -> int:
     clipped = min(max(instant_s, SECOND_MIN), SECOND_MAX)
-    offset = (_EPOCH + timedelta(seconds=clipped)).astimezone(info).utcoffset()
+    offset = (EPOCH + timedelta(seconds=clipped)).astimezone(info).utcoffset()
     assert offset is not None
     return round(offset.total_seconds())

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import islice
 
 import msgspec
 
 from supervisor.core.calendars.days import DAY_S, date_of, ends_soon, reason_of
-from supervisor.core.cron.dst import Gap, Overlap
+from supervisor.core.cron.dst import Gap
+from supervisor.core.cron.explain import PASSES
 from supervisor.core.cron.expression import Cron
 from supervisor.core.cron.zones import zone
 from supervisor.core.errors import TenureError
@@ -28,9 +29,7 @@ EXCLUDED_SHOWN, EXCLUDED_SHOWN_EACH = 5, 2  # a calendar of weekends hides no ho
 HOUR_MS = 3_600_000
 DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(ScheduleDef)}
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _GAPS = {Gap.RUN: "runs as the gap ends", Gap.SKIP: "does not run", Gap.SHIFT: "runs later by the gap"}
-_PASSES = {Overlap.FIRST: "on the first pass", Overlap.LAST: "on the last pass", Overlap.BOTH: "on both passes"}
 
 
 def sentences(definition: ScheduleDef) -> list[str]:
@@ -182,15 +181,11 @@ def _clock_changes(cron: Cron, now_ms: int) -> Iterator[str]:
     for at, is_skipped in islice(cron.clock_changes(now_ms // 1000, HORIZON_MS // 1000), DATES_MAX):
         if is_skipped:
             yield (
-                f"{cron.expression!r} falls into a gap of the clock on {_day(at)} in {cron.timezone}: "
+                f"{cron.expression!r} falls into a gap of the clock on {date_of(at // DAY_S)} in {cron.timezone}: "
                 f"dst_gap {gap}, so it {_GAPS[gap]}"
             )
         else:
             yield (
-                f"{cron.expression!r} comes twice on {_day(at)} in {cron.timezone}: "
-                f"dst_overlap {overlap}, so it runs {_PASSES[overlap]}"
+                f"{cron.expression!r} comes twice on {date_of(at // DAY_S)} in {cron.timezone}: "
+                f"dst_overlap {overlap}, so it runs {PASSES[overlap]}"
             )
-
-
-def _day(at_s: int) -> str:
-    return (_EPOCH + timedelta(seconds=at_s)).date().isoformat()

@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import UTC, date, datetime, timedelta
 
 from supervisor.core.cron.zones import SECOND_MAX, SECOND_MIN, zone
+from supervisor.core.durations import EPOCH
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _INSTANT = re.compile(
@@ -14,7 +15,6 @@ _INSTANT = re.compile(
 )
 _EXAMPLE = "write 2027-01-01T09:00:00+01:00, or without the offset to mean the schedule's zone"
 _CLOCK = re.compile(r"([01][0-9]|2[0-3]):([0-5][0-9])(?::([0-5][0-9]))?", re.ASCII)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _DAY_S = 86_400
 
 
@@ -77,7 +77,7 @@ def parse_date(text: str) -> int:
     found = _date(text)
     if found is None or not 1970 <= found.year <= 9986:
         raise ValueError(f"{text!r} is not a day from 1970 to 9986; write the first day, such as 2026-11-23")
-    return (found - _EPOCH.date()).days
+    return (found - EPOCH.date()).days
 
 
 def _date(text: str) -> date | None:
@@ -114,7 +114,7 @@ def parse_day(text: str, timezone: str) -> tuple[int, int]:
 
 
 def _reading_ms(local: datetime, text: str) -> int:
-    reading_ms = (local.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
+    reading_ms = (local.replace(tzinfo=UTC) - EPOCH) // timedelta(milliseconds=1)
     if not SECOND_MIN + 2 * _DAY_S < reading_ms // 1000 < SECOND_MAX - 2 * _DAY_S:
         raise ValueError(f"{text!r} is out of range; use a year from 0006 to 9986")
     return reading_ms
