@@ -61,12 +61,8 @@ class Problem:
 
     def __str__(self) -> str:
         """Render on one line: place, path, message, remedy."""
-        remedy = f"; {self.remedy}" if self.remedy else ""
-        return (
-            f"{self.where}: {self.path}: {self.message}{remedy}"
-            if self.path
-            else f"{self.where}: {self.message}{remedy}"
-        )
+        place = f"{self.where}: {self.path}" if self.path else self.where
+        return f"{place}: {self.message}{f'; {self.remedy}' if self.remedy else ''}"
 
 
 class Fault(NamedTuple):

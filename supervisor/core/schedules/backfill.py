@@ -67,11 +67,8 @@ class SchedulePast:
         for stretch in self.enqueued:
             if stretch.from_ms <= nominal_ms <= stretch.to_ms:
                 return self._within(stretch, trigger, nominal_ms)
-        return (
-            BackfillDecision.UNKNOWN
-            if self.since_ms is not None and nominal_ms < self.since_ms
-            else BackfillDecision.RUN
-        )
+        is_forgotten = self.since_ms is not None and nominal_ms < self.since_ms
+        return BackfillDecision.UNKNOWN if is_forgotten else BackfillDecision.RUN
 
     def _within(self, stretch: EnqueuedSpan, trigger: Trigger, nominal_ms: int) -> BackfillDecision:
         if stretch.revision == self.revision or nominal_ms in {stretch.from_ms, stretch.to_ms}:

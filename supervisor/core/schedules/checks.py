@@ -102,8 +102,7 @@ def hooks() -> list[Hook]:
     return [Hook(name, "in-tree", (POINT[name],), is_check=True) for name in LETTERS]
 
 
-def _closed(check: Check, timezone: str, seed: str) -> Question:
-    del timezone, seed
+def _closed(check: Check, _timezone: str, _seed: str) -> Question:
     until_ms, reason = check.until_ms, check.reason or "closed"
     if until_ms is None:
         return lambda _: reason
@@ -124,8 +123,7 @@ def _blackout(check: Check, timezone: str, seed: str) -> Question:
     return question
 
 
-def _weekdays(check: Check, timezone: str, seed: str) -> Question:
-    del seed
+def _weekdays(check: Check, timezone: str, _seed: str) -> Question:
     days, of = frozenset(check.days), zone(timezone)
 
     def question(asked: CheckInput) -> str | None:
@@ -136,8 +134,7 @@ def _weekdays(check: Check, timezone: str, seed: str) -> Question:
     return question
 
 
-def _quota(check: Check, timezone: str, seed: str) -> Question:
-    del timezone, seed
+def _quota(check: Check, _timezone: str, _seed: str) -> Question:
     count, per_ms = check.count, check.per_ms
 
     def question(asked: CheckInput) -> str | None:
@@ -166,8 +163,4 @@ _SENTENCES: dict[str, Callable[[Check], str]] = {
 
 def sentences(checks: Sequence[Check]) -> list[str]:
     """Return the conditions of ``checks`` in words."""
-    return [_SENTENCES.get(check.hook, _asked)(check) for check in checks]
-
-
-def _asked(check: Check) -> str:
-    return f"Asked: {check.hook}."
+    return [_SENTENCES[check.hook](check) if check.hook in _SENTENCES else f"Asked: {check.hook}." for check in checks]

@@ -202,14 +202,10 @@ def report(
 
 def report_one(endpoint: HealthEndpoint, results: Sequence[HealthCheck], name: str) -> HealthReport | None:
     """Render the check ``name`` alone; None when there is no such check."""
-    for check in results:
-        if check.name == name:
-            return (
-                HealthReport(200, "ok")
-                if check.ok
-                else HealthReport(endpoint.failed_status, f"internal server error: {check.reason}\n")
-            )
-    return None
+    check = next((check for check in results if check.name == name), None)
+    if check is None or check.ok:
+        return None if check is None else HealthReport(200, "ok")
+    return HealthReport(endpoint.failed_status, f"internal server error: {check.reason}\n")
 
 
 def _live(of: Facts) -> list[HealthCheck]:

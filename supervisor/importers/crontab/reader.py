@@ -71,12 +71,7 @@ class Host:
 
     timezone: str
     user: str  # as whom the tree will run
-    homes: Mapping[str, str] = field(default_factory=dict)  # of the known users
-
-    @property
-    def users(self) -> frozenset[str]:
-        """Known names; they help to notice a user field that was not expected."""
-        return frozenset(self.homes)
+    homes: Mapping[str, str] = field(default_factory=dict)  # of the known users, who help to notice a user field
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +141,7 @@ class _Reader:
 
     def _check_users(self) -> None:
         first_words = {first_word(entry.command)[0] for entry in self.entries}
-        if first_words and not self.source.has_user and first_words <= self.host.users:
+        if first_words and not self.source.has_user and first_words <= self.host.homes.keys():
             names = ", ".join(sorted(first_words))
             self.warnings.append(
                 f"{self.source.name}: every command starts with a user of this host ({names}); "
