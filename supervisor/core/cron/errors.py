@@ -28,11 +28,6 @@ class Field:
     names: tuple[str, ...] = ()  # in full; the first stands for ``first_named``
     first_named: int = 0
 
-    @property
-    def short_names(self) -> list[str]:
-        """The first three letters of each name, in capitals."""
-        return [name[:3].upper() for name in self.names]
-
     def value_of(self, name: str) -> int | None:
         """Return the value of a name, in full or by its first three letters, in any case; None: it is none."""
         matches = [name.lower() in {each.lower(), each[:3].lower()} for each in self.names]
@@ -73,7 +68,7 @@ def refuse_name(place: ExpressionPosition, element: str, text: str) -> NoReturn:
         place.refuse(element, reason, f"use {field.low}-{field.high}")
     if text.upper() == "L" and field.name == "day-of-week":
         place.refuse(element, "L needs a day of the week", "write 5L for the last Friday of the month")
-    short = field.short_names
+    short = [name[:3].upper() for name in field.names]
     remedy = suggestion(text, short, f"use {short[0]} to {short[-1]} or a number")
     place.refuse(element, f"{brief(text)} is not a name", remedy)
 

@@ -13,7 +13,6 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Protocol
 
 from supervisor.core.calendars.days import REACH_S, STEPS_MAX, DayReadings, OverExcludedError, day_sets, merged
 from supervisor.core.calendars.search_limit import limit_search, spend
@@ -23,19 +22,11 @@ from supervisor.core.cron.zones import SECOND_MAX, SECOND_MIN, Zone, zone
 from supervisor.core.model import Exclusion
 
 
-class _Excluded(Protocol):
-    def free_from(self, at_ms: int) -> int: ...
-
-    def free_until(self, at_ms: int) -> int: ...
-
-    def taken_from(self, at_ms: int, limit_ms: int) -> int: ...
-
-
 @dataclass(frozen=True, slots=True)
 class Exclusions:
     """Everything that one schedule excludes."""
 
-    parts: tuple[_Excluded, ...]
+    parts: tuple[_Ranges | _Readings, ...]
 
     def has(self, at_ms: int) -> bool:
         """Return whether ``at_ms`` is excluded."""
@@ -154,7 +145,7 @@ def exclusions_of(exclude: Sequence[Exclusion], timezone: str, seed: str = "") -
     """
     times = [item for item in exclude if not item.days]
     ranges = [(item.from_ms or 0, item.until_ms or 0) for item in times if item.cron is None]
-    parts: list[_Excluded] = [_Ranges(*merged(ranges))] if ranges else []
+    parts: list[_Ranges | _Readings] = [_Ranges(*merged(ranges))] if ranges else []
     parts += [
         _readings(cron, timezone, seed) for cron in dict.fromkeys(item.cron for item in times) if cron is not None
     ]

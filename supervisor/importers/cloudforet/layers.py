@@ -90,11 +90,11 @@ class Layers:
             if inner.value is not None and not isinstance(inner.value, dict):
                 self._report.wrong(inner, ("GLOBAL",), "must be a mapping", "write KEY: value lines")
             else:
-                self._lay(Node({**(inner.value or {}), **own}, document.origin))
+                layer = Node({**(inner.value or {}), **own}, document.origin)
+                self.root = self._merged(self.root, layer, ())
         else:
-            self._lay(
-                Node({key: child for key, child in document.value.items() if key not in IMPORT_KEYS}, document.origin)
-            )
+            kept = {key: child for key, child in document.value.items() if key not in IMPORT_KEYS}
+            self.root = self._merged(self.root, Node(kept, document.origin), ())
         for key in IMPORT_KEYS if is_wrapped else ():
             if (entries := document.given(key)) is not None:
                 self._imported(key, entries, base, chain, is_local=is_local)
@@ -234,9 +234,6 @@ class Layers:
                 )
                 return
 
-    def _lay(self, layer: Node) -> None:
-        self.root = self._merged(self.root, layer, ())
-
     def _merged(self, base: Node, over: Node, path: TreePath) -> Node:
         merged = dict(base.value)
         for key, child in over.value.items():
@@ -246,12 +243,10 @@ class Layers:
             elif isinstance(before.value, dict) and isinstance(child.value, dict):
                 merged[key] = self._merged(before, child, (*path, key))
             elif isinstance(before.value, dict) != isinstance(child.value, dict):
-                kinds = (
-                    ("a mapping", shown(child, (*path, key)))
-                    if isinstance(before.value, dict)
-                    else ("no mapping", "one")
-                )
-                message = f"is {kinds[0]} at {before.origin}, and {kinds[1]} here"
+                was, now = "no mapping", "one"
+                if isinstance(before.value, dict):
+                    was, now = "a mapping", shown(child, (*path, key))
+                message = f"is {was} at {before.origin}, and {now} here"
                 self._report.problem(child, (*path, key), message, "make both the same type")
             else:
                 merged[key] = child

@@ -36,11 +36,6 @@ class Interval(NamedTuple):
     number: Decimal
     has_unit: bool  # then it is seconds
 
-    @property
-    def text(self) -> str:
-        """The number as people write it."""
-        return f"{self.number.normalize():f}"
-
 
 class Minute(NamedTuple):
     """Offset within the hour."""
@@ -184,21 +179,13 @@ class TimingReader:
         if minute is not None:
             return self._hours_believed(interval, minute)
         if interval is None:
-            self._complain(
-                self._entry,
-                "",
-                f"has neither interval nor rule, and the source of its class {self._class} is not on the path",
-                "add interval: or rule:, or say where the class is with -m DIRECTORY",
-            )
+            seen = f"has neither interval nor rule, and the source of its class {self._class} is not on the path"
+            self._complain(self._entry, "", seen, "add interval: or rule:, or say where the class is with -m DIRECTORY")
             return None
         if "hour" in self._class.rpartition(".")[2].lower() and not isinstance(interval.value, str):
-            self._complain(
-                interval,
-                "interval",
-                f"{shown(interval)} may be seconds or hours: the class {self._class} sounds hourly, and its source is "
-                f"not on the path",
-                "add unit: hours or unit: seconds",
-            )
+            seen = f"{shown(interval)} may be seconds or hours: the class {self._class} sounds hourly"
+            message = f"{seen}, and its source is not on the path"
+            self._complain(interval, "interval", message, "add unit: hours or unit: seconds")
             return None
         return TimingKind.INTERVAL
 
@@ -206,13 +193,10 @@ class TimingReader:
         value = interval.value if interval is not None else 1
         number = float(value) if isinstance(value, str) and value.isdecimal() else value
         if isinstance(number, int | float) and number > HOURS_WITHOUT_UNIT_MAX and interval is not None:
-            self._complain(
-                interval,
-                "interval",
-                f"{shown(interval)} with minute {shown(minute)} is a contradiction: that many hours, or seconds?",
-                f"add unit: hours, or remove minute and add unit: seconds; the class {self._class} would decide, "
-                f"but its source is not on the path",
-            )
+            seen = f"{shown(interval)} with minute {shown(minute)} is a contradiction: that many hours, or seconds?"
+            decides = f"the class {self._class} would decide, but its source is not on the path"
+            remedy = f"add unit: hours, or remove minute and add unit: seconds; {decides}"
+            self._complain(interval, "interval", seen, remedy)
             return None
         return TimingKind.HOURLY
 

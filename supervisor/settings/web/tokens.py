@@ -134,11 +134,6 @@ class Token:
         words = [self.name, f"sha256:{self.digest.hex()}", scopes]
         return " ".join([*words, *(f"{key}={text}" for key, text in limits.items() if text)])
 
-    @classmethod
-    def of(cls, name: str, secret: str, scope: Scope) -> Token:
-        """Return the line of a token whose text is ``secret``."""
-        return cls(name, digest_of(secret), scope)
-
 
 def _matches(name: str, patterns: Sequence[str]) -> bool:
     return not patterns or any(fnmatchcase(name, pattern) for pattern in patterns)

@@ -24,7 +24,7 @@ from supervisor.roles.web.handlers import Pages, application, health_application
 from supervisor.roles.web.responses import PEER
 from supervisor.settings.sections.models import Settings
 from supervisor.settings.sections.web import WebSettings
-from supervisor.settings.web.tokens import Scope, Token
+from supervisor.settings.web.tokens import Scope, Token, digest_of
 from tests.kit.clock import FakeClock
 from tests.kit.tables import table
 
@@ -141,7 +141,7 @@ def test_every_scope_of_a_route_by_binding_and_setting(
     clock: Any = FakeClock(elapsed_ns=0, wall_ms=0)
     guard = RequestGuard(settings, clock)
     by_name = {scope.word: scope for scope in Scope}
-    guard.use([Token.of(name, name.upper(), scope) for name, scope in by_name.items()] if has_file else [])
+    guard.use([Token(name, digest_of(name.upper()), scope) for name, scope in by_name.items()] if has_file else [])
     is_open = reads == "open" or (reads == "auto" and is_loopback and not has_file)
     asking = {who: asked(token=who and who.upper()) for who in (None, "stranger", *by_name)}
     for needed, who in product({scope for _, _, scope in ROWS}, asking):
