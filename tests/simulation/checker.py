@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from supervisor.core.model import ScheduleDef
-from supervisor.core.schedules.triggers import Trigger, trigger_of
+from supervisor.core.schedules.trigger_kinds import Trigger
+from supervisor.core.schedules.triggers import trigger_of
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.store.queues.runs import Queues
 from supervisor.store.schedules.fire import FireCode, LogEntry

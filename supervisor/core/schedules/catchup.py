@@ -28,7 +28,7 @@ from typing import NamedTuple
 from supervisor.core.calendars.days import OverExcludedError
 from supervisor.core.calendars.search_limit import SearchLimitError, limit_search
 from supervisor.core.model import ScheduleDef
-from supervisor.core.schedules.triggers import Trigger
+from supervisor.core.schedules.trigger_kinds import Trigger
 
 MISSED_MAX = 10_000
 """Missed nominal times are counted exactly up to this; the figure then means "at least"."""

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
-from supervisor.core.calendars.days import CalendarEndError, OverExcludedError, day_sets
+from supervisor.core.calendars.days import CalendarEndError, day_sets
 from supervisor.core.cron import hashing
 from supervisor.core.cron.expression import compile_cron
 from supervisor.core.cron.zones import zone
@@ -33,12 +33,6 @@ from supervisor.core.schedules.trigger_kinds import (
     Trigger,
     Union,
 )
-
-__all__ = [
-    "AfterCompletion", "AfterSchedule", "At", "Bounded", "CronTrigger", "Every", "ExclusionTrigger",
-    "OverExcludedError", "Trigger", "TriggerError", "Union", "after_completion_ms", "after_end_ms", "is_hashed",
-    "loop_of", "neighbours_of", "trigger_of",
-]  # fmt: skip
 
 
 class TriggerError(TenureError):

@@ -22,7 +22,8 @@ from supervisor.core.schedules.catchup import fire_of
 from supervisor.core.schedules.checks import checks_of_definition
 from supervisor.core.schedules.neighbours import Neighbours
 from supervisor.core.schedules.templating import needs_rendering, render
-from supervisor.core.schedules.triggers import AfterSchedule, Trigger, after_completion_ms, trigger_of
+from supervisor.core.schedules.trigger_kinds import AfterSchedule, Trigger
+from supervisor.core.schedules.triggers import after_completion_ms, trigger_of
 from supervisor.store.wire.definition import unpack_definition
 from supervisor.store.wire.envelope import EnvelopeTemplate, Packed, pack
 from supervisor.store.wire.fire import Seen, policy_text

@@ -16,7 +16,7 @@ from supervisor.core.schedules.backfill import (
     chunks,
     next_chunk,
 )
-from supervisor.core.schedules.triggers import Every
+from supervisor.core.schedules.trigger_kinds import Every
 
 MINUTE = Every(60_000)
 EDITED = Every(30_000)

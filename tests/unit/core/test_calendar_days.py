@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from supervisor.core.calendars.days import EPOCH, OverExcludedError, last_day, reason_of
 from supervisor.core.model import CalendarDays, Exclusion, Kind, ScheduleDef, Template
-from supervisor.core.schedules.triggers import Trigger, trigger_of
+from supervisor.core.schedules.trigger_kinds import Trigger
+from supervisor.core.schedules.triggers import trigger_of
 
 TEMPLATE = Template(job="a.b", kind=Kind.ASYNC)
 WEEKEND = CalendarDays(calendar="weekends", weekdays=(5, 6))

@@ -16,7 +16,8 @@ from supervisor.core.calendars.search_limit import LOOKS_MAX
 from supervisor.core.cron import zones
 from supervisor.core.model import Exclusion, Kind, ScheduleDef, Template
 from supervisor.core.schedules.exclusions import exclusions_of
-from supervisor.core.schedules.triggers import Trigger, trigger_of
+from supervisor.core.schedules.trigger_kinds import Trigger
+from supervisor.core.schedules.triggers import trigger_of
 from tests.cron_oracle import Calendar, instant, utc
 
 TEMPLATE = Template(job="a.b", kind=Kind.ASYNC)

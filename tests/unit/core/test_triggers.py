@@ -10,16 +10,8 @@ from hypothesis import strategies as st
 
 from supervisor.core.cron.expression import CronError, compile_cron
 from supervisor.core.model import Exclusion, Kind, ScheduleDef, Template, When
-from supervisor.core.schedules.triggers import (
-    At,
-    CronTrigger,
-    Every,
-    Trigger,
-    TriggerError,
-    after_completion_ms,
-    after_end_ms,
-    trigger_of,
-)
+from supervisor.core.schedules.trigger_kinds import At, CronTrigger, Every, Trigger
+from supervisor.core.schedules.triggers import TriggerError, after_completion_ms, after_end_ms, trigger_of
 
 TEMPLATE = Template(job="identity.token_cleanup", kind=Kind.SYNC)
 milliseconds = st.integers(-(10**13), 10**13)
