@@ -31,6 +31,7 @@ from supervisor.importers.cloudforet.report import ImportReport
 from supervisor.importers.cloudforet.schedules import Around, read_schedules
 from supervisor.settings.base import Path as TreePath
 from supervisor.settings.document import Node
+from supervisor.settings.interpolate import directory_of
 from supervisor.settings.loader import Converted
 from supervisor.settings.masking import REFERENCE, looks_secret, mask_url
 from supervisor.settings.render import dump_yaml
@@ -161,7 +162,6 @@ _HEADER = """\
 # Made by `tenure config convert` from {names}. It replaces them: run it without --compat.
 # Every schedule plans on a worker of the pool planners; its tasks go to the queue in its args.
 """
-_LINE = re.compile(r"(.+):[0-9]+\Z", re.DOTALL)
 _NAMES = ("authentication", "authorization", "TOKEN_INFO")  # kinds of handlers, and where a token is: no credentials
 _NO_SECRET = (("redis", "url"), ("cloudforet", "packages"))
 _PASSWORD = re.compile(r"(?i)(password|passwd|passphrase|pwd|secret|pin)\Z")  # what may be a number
@@ -233,8 +233,7 @@ def _variable(path: TreePath) -> str:
 
 def _absolute(node: Node) -> str:
     """Return a text whose files are found from anywhere: relative ones count from the file that names them."""
-    match = _LINE.match(node.origin)
-    base = (Path(match[1]).parent if match else Path()).resolve()
+    base = directory_of(node.origin).resolve()
 
     def replaced(found: re.Match[str]) -> str:
         return f"${{file:{base / found[2]}}}" if found[1] == "file" else found[0]

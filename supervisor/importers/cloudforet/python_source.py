@@ -16,7 +16,6 @@ import ast
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from supervisor.importers.cloudforet.python_changes import changed_names, root_name
 from supervisor.importers.cloudforet.report import ImportReport
@@ -160,16 +159,12 @@ class _Module:
         for key, value in zip(keys, values, strict=True):
             if not isinstance(key, ast.Constant):
                 raise _NotLiteralError(value)
-            name = _key(key.value)
+            name = str(key.value)
             if name in entries:
                 place = Node(None, f"{self._name}:{key.lineno}")
                 self._report.problem(place, (name,), f"is written twice, first at {entries[name].origin}", "keep one")
             entries[name] = self._value(value)
         return Node(entries, origin)
-
-
-def _key(value: Any) -> str:
-    return value if isinstance(value, str) else str(value)
 
 
 class _Sizes:

@@ -14,7 +14,6 @@ from supervisor.core.jobs.profile_policies import DEFAULT_PROFILE, profile_field
 from supervisor.core.jobs.registry import JobSpec, Registry
 from supervisor.core.json_values import check_arguments
 from supervisor.core.model import PAYLOAD_BYTES_MAX, PRIORITIES, Template
-from supervisor.core.retry import Retry
 from supervisor.core.schedules import templating
 from supervisor.core.suggestions import suggestion
 from supervisor.settings.schedules.profiles import profile_of, template_fields, unknown_profile
@@ -90,12 +89,14 @@ def _template(
     # The signature is asked about what a run will get; what is kept has the placeholders.
     filled = _filled(name, schedule, schedule.args)
     retry = picked.get("retry")
+    if schedule.retries is not None:
+        retry = msgspec.structs.replace(retry or spec.base.retry, attempts=schedule.retries + 1)
     template = spec.template(
         filled,
         queue=schedule.queue,
         priority=picked.get("priority") if schedule.priority is None else PRIORITIES[schedule.priority],
         timeout_s=picked.get("timeout_s") if schedule.timeout_s is None else schedule.timeout_s,
-        retry=retry if schedule.retries is None else _retry(retry or spec.base.retry, schedule.retries),
+        retry=retry,
     )
     soft_s = template.soft_timeout_s
     return msgspec.structs.replace(
@@ -118,10 +119,6 @@ def _picked(schedule: ScheduleSettings, spec: JobSpec, profiles: Mapping[str, Pr
     if schedule.profile is None:
         return {}
     return said(template_fields(profile_of(profiles, schedule.profile)), spec.base, spec.given)
-
-
-def _retry(of_job: Retry, retries: int) -> Retry:
-    return msgspec.structs.replace(of_job, attempts=retries + 1)
 
 
 def _unknown_job(job: str, known: Registry) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Profiles and webhooks as people write them. Their rules: rules/pipeline_rules.py; see docs/pipeline.md."""
+"""Profiles and webhooks as people write them. Their rules: rules/cross_rules.py; see docs/pipeline.md."""
 
 from __future__ import annotations
 
