@@ -4,6 +4,10 @@ A change of timing counts from now. Two exceptions: owed runs stay owed where ol
 name the same times since the watermark, as after another spelling (``0 * * * *`` to ``@hourly``); and a
 nominal time that has passed but still waits for its jitter, and that the new timing has too, is fired
 once (temporalio/temporal#4866: a run was lost whenever an edit fell between the two).
+
+The phase of schedules whose grid begins when the cluster first sees them (``anchor: first_seen``) is kept in the
+definition that Redis holds, as ``start_at_ms``: a restart or another leader finds it there and moves nothing. A change
+of the interval begins anew.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from typing import Any
 import msgspec
 
 from supervisor.core.calendars.search_limit import limit_search
+from supervisor.core.cron.zones import zone
 from supervisor.core.errors import TenureError
 from supervisor.core.model import ScheduleDef, scheduled_run_id
 from supervisor.core.schedules.catchup import fire_at_ms
@@ -24,6 +29,13 @@ from supervisor.core.schedules.triggers import trigger_of
 UNLISTED_MIN, UNLISTED_AGE_MS = 100, 30 * 86_400_000
 OWED_MAX = 1000
 """More nominal times since the watermark are not compared: the new timing then counts from now."""
+
+
+FIRST_SEEN = "first_seen"
+FIRST_SEEN_HOUR = "first_seen_hour"  # from the full hour before that
+ANCHORS = frozenset({FIRST_SEEN, FIRST_SEEN_HOUR})
+_HOUR_MS = 3_600_000
+_TIMING = ("anchor", "every_ms", "phase_ms", "when", "timezone")
 
 
 class DefinitionDifference(StrEnum):
@@ -102,3 +114,28 @@ def _differences(before: Mapping[str, Any], after: Mapping[str, Any], prefix: st
         else:
             found.append(FieldChange(f"{prefix}{name}", old, new))
     return found
+
+
+def settled(declared: ScheduleDef, stored: ScheduleDef | None, now_ms: int) -> ScheduleDef:
+    """Return ``declared`` with the beginning of its grid: the stored one, else the one that follows from Redis' time.
+
+    ``stored`` is None when it is not there, or cannot be read.
+    """
+    if declared.anchor not in ANCHORS:
+        return declared
+    if stored is not None and stored.start_at_ms is not None and _timing(stored) == _timing(declared):
+        return msgspec.structs.replace(declared, start_at_ms=stored.start_at_ms)
+    return msgspec.structs.replace(declared, start_at_ms=_begin(declared, now_ms))
+
+
+def _timing(definition: ScheduleDef) -> tuple[object, ...]:
+    return tuple(getattr(definition, name) for name in _TIMING)
+
+
+def _begin(declared: ScheduleDef, now_ms: int) -> int:
+    """Return where the grid begins, so that the first due time is one interval after ``now_ms``, or after its hour."""
+    every_ms = declared.every_ms or 0
+    if declared.anchor == FIRST_SEEN:
+        return now_ms + every_ms
+    offset_ms = zone(declared.timezone).at(now_ms // 1000).offset * 1000
+    return now_ms - (now_ms + offset_ms) % _HOUR_MS + every_ms

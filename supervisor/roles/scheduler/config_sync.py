@@ -34,7 +34,7 @@ from supervisor.core.effects import Call, Reporter, Steps
 from supervisor.core.election.lease import Term
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.model import ScheduleDef
-from supervisor.core.schedules.anchor import ANCHORS, settled
+from supervisor.core.schedules.diff import ANCHORS, settled
 from supervisor.core.units import MILLISECOND_NS, NEVER_NS
 from supervisor.roles.scheduler.fenced_client import ask_once
 from supervisor.settings.schedules.complete import schedules_digest

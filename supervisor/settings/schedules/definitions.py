@@ -24,7 +24,7 @@ from supervisor.core.durations import parse_duration
 from supervisor.core.errors import Fault, Problem
 from supervisor.core.jobs.registry import Registry, registry
 from supervisor.core.model import OWN_TRIGGER, PAYLOAD_BYTES_MAX, After, ScheduleDef, Template, When
-from supervisor.core.schedules.anchor import ANCHORS
+from supervisor.core.schedules.diff import ANCHORS
 from supervisor.core.schedules.triggers import after_completion_ms, trigger_of
 from supervisor.settings.document import Node, format_path, wrap
 from supervisor.settings.schedules.calendars import exclusions_of_schedule

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from supervisor.core.model import Kind, ScheduleDef, Template
-from supervisor.core.schedules.anchor import settled
+from supervisor.core.schedules.diff import settled
 from supervisor.core.schedules.triggers import trigger_of
 
 HOUR_MS = 3_600_000
