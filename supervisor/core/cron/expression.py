@@ -22,12 +22,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
-from supervisor.core.cron import hashing
 from supervisor.core.cron.days import days_of
 from supervisor.core.cron.dst import DEFAULT, REAL_TIME, DstPolicy, count_between, first_in, last_in
 from supervisor.core.cron.errors import CronError, brief
 from supervisor.core.cron.explain import explain
-from supervisor.core.cron.fields import Fields, parse, split_zone
+from supervisor.core.cron.fields import Fields, is_hashed, parse, resolved_hashes, split_zone
 from supervisor.core.cron.times import EVERY_SECOND, Times
 from supervisor.core.cron.zones import SECOND_MAX, SECOND_MIN, UnknownZoneError, Zone, zone
 
@@ -168,8 +167,8 @@ def compile_cron(
                     f"remove one of them, such as the prefix"
                 )
             expression, timezone = rest, prefix
-    if hashing.is_hashed(expression):
-        expression = hashing.resolve(expression, seed)
+    if is_hashed(expression):
+        expression = resolved_hashes(expression, seed)
     return _compile(expression, "UTC" if timezone is None else timezone, dst_gap, dst_overlap)
 
 

@@ -22,7 +22,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from supervisor.core.calendars.days import DAY_S, OverExcludedError, weekday_of
-from supervisor.core.cron.hashing import is_hashed
+from supervisor.core.cron.fields import is_hashed
 from supervisor.core.cron.zones import zone
 from supervisor.core.jobs.hooks import Hook, Point
 from supervisor.core.model import Check, ScheduleDef

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from supervisor.core.calendars.days import CalendarEndError, day_sets
-from supervisor.core.cron import hashing
+from supervisor.core.cron import fields
 from supervisor.core.cron.expression import compile_cron
 from supervisor.core.cron.zones import zone
 from supervisor.core.errors import EXIT_CONFIG, TenureError
@@ -75,7 +75,7 @@ def is_hashed(definition: ScheduleDef) -> bool:
     """Return whether due times depend on the id: an expression of a trigger or an exclusion holds ``H``."""
     named: tuple[When | Exclusion, ...] = (*definition.when, *definition.exclude)
     expressions = (definition.cron, *(each.cron for each in named))
-    return any(hashing.is_hashed(expression) for expression in expressions if expression is not None)
+    return any(fields.is_hashed(expression) for expression in expressions if expression is not None)
 
 
 def neighbours_of(definition: ScheduleDef, nominal_ms: int) -> Neighbours:
