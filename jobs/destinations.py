@@ -20,7 +20,7 @@ from typing import Any, Self
 import aiohttp
 from yarl import URL
 
-from supervisor.core.jobs.destinations import DestinationRule
+from supervisor.core.jobs.references import DestinationRule
 
 AddressInfo = tuple[int | socket.AddressFamily, int | socket.SocketKind, int, str, tuple[Any, ...]]
 

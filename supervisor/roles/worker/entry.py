@@ -11,8 +11,7 @@ import uvloop
 
 from supervisor.core.errors import EXIT_RESTART
 from supervisor.core.jobs.confinement import Confinement
-from supervisor.core.jobs.destinations import DestinationRule
-from supervisor.core.jobs.references import ReferenceRule
+from supervisor.core.jobs.references import DestinationRule, ReferenceRule
 from supervisor.core.jobs.registry import registry
 from supervisor.core.model import Template
 from supervisor.roles.child import ChildContext

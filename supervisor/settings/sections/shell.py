@@ -11,8 +11,7 @@ from typing import Annotated
 from pydantic import Field
 
 from supervisor.core.jobs.confinement import INHERITED, Confinement
-from supervisor.core.jobs.destinations import destination_fault
-from supervisor.core.jobs.references import ENV_ALLOWED, FILES_ALLOWED
+from supervisor.core.jobs.references import ENV_ALLOWED, FILES_ALLOWED, destination_fault
 from supervisor.settings.base import Section, Violation
 
 PATHS_MAX = 100

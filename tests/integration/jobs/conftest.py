@@ -11,8 +11,7 @@ from sqlalchemy import Engine, create_engine
 from sqlalchemy.pool import NullPool
 
 from supervisor.clock import SystemClock
-from supervisor.core.jobs.destinations import DestinationRule
-from supervisor.core.jobs.references import ReferenceRule
+from supervisor.core.jobs.references import DestinationRule, ReferenceRule
 from tenure import Context
 from tenure.jobs.identity.database import open_database
 from tenure.jobs.identity.models import metadata

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from yarl import URL
 
-from supervisor.core.jobs.destinations import DestinationRule
+from supervisor.core.jobs.references import DestinationRule
 from tenure import Context
 from tenure.jobs.destinations import Client
 from tenure.jobs.http import RequestFailedError, request

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.jobs.destinations import DestinationRule
+from supervisor.core.jobs.references import DestinationRule
 from supervisor.settings.rules.cross_rules import violations
 from supervisor.settings.sections.models import Settings
 from tenure.jobs.destinations import DestinationRefusedError, judged_socket
