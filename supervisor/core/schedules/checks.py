@@ -50,15 +50,8 @@ class FireRefusal(NamedTuple):
         return POINT[self.hook]
 
 
-class CheckInput(NamedTuple):
-    """Input of a check: one due time of a trigger."""
-
-    nominal_ms: int
-    now_ms: int
-    trigger: Trigger
-
-
-Question = Callable[[CheckInput], str | None]
+Question = Callable[[int, int, Trigger], str | None]
+"""From a due time, the time by the wall clock and the trigger to what is against firing it; None: nothing."""
 
 
 class Checks(NamedTuple):
@@ -68,9 +61,8 @@ class Checks(NamedTuple):
 
     def refusal(self, nominal_ms: int, now_ms: int, trigger: Trigger) -> FireRefusal | None:
         """Return which check has something against ``nominal_ms``, the first that does; None when none has."""
-        asked = CheckInput(nominal_ms, now_ms, trigger)
         for hook, question in self.questions:
-            reason = question(asked)
+            reason = question(nominal_ms, now_ms, trigger)
             if reason is not None:
                 return FireRefusal(hook, LETTERS[hook], reason)
         return None
@@ -105,18 +97,18 @@ def hooks() -> list[Hook]:
 def _closed(check: Check, _timezone: str, _seed: str) -> Question:
     until_ms, reason = check.until_ms, check.reason or "closed"
     if until_ms is None:
-        return lambda _: reason
+        return lambda *_: reason
     text = f"{reason} until {datetime.fromtimestamp(until_ms / 1000, UTC).isoformat()}"
-    return lambda asked: text if asked.now_ms < until_ms else None
+    return lambda _nominal_ms, now_ms, _trigger: text if now_ms < until_ms else None
 
 
 def _blackout(check: Check, timezone: str, seed: str) -> Question:
     exclusions = exclusions_of(check.exclude, timezone, seed)
     reason = check.reason or "in a blackout window"
 
-    def question(asked: CheckInput) -> str | None:
+    def question(nominal_ms: int, _now_ms: int, _trigger: Trigger) -> str | None:
         try:
-            return reason if exclusions.has(asked.nominal_ms) else None
+            return reason if exclusions.has(nominal_ms) else None
         except OverExcludedError:  # the window has no end
             return reason
 
@@ -126,8 +118,8 @@ def _blackout(check: Check, timezone: str, seed: str) -> Question:
 def _weekdays(check: Check, timezone: str, _seed: str) -> Question:
     days, of = frozenset(check.days), zone(timezone)
 
-    def question(asked: CheckInput) -> str | None:
-        at = asked.nominal_ms // 1000
+    def question(nominal_ms: int, _now_ms: int, _trigger: Trigger) -> str | None:
+        at = nominal_ms // 1000
         day = weekday_of((at + of.at(at).offset) // DAY_S)
         return None if day in days else f"not on {DAYS[day]}"
 
@@ -137,9 +129,9 @@ def _weekdays(check: Check, timezone: str, _seed: str) -> Question:
 def _quota(check: Check, _timezone: str, _seed: str) -> Question:
     count, per_ms = check.count, check.per_ms
 
-    def question(asked: CheckInput) -> str | None:
-        begin_ms = asked.nominal_ms // per_ms * per_ms
-        before = asked.trigger.count(begin_ms - 1, asked.nominal_ms - 1, count)
+    def question(nominal_ms: int, _now_ms: int, trigger: Trigger) -> str | None:
+        begin_ms = nominal_ms // per_ms * per_ms
+        before = trigger.count(begin_ms - 1, nominal_ms - 1, count)
         return None if before < count else f"{count} due times of its period came before it"
 
     return question
