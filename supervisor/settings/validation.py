@@ -167,11 +167,9 @@ def _touches(path: str, wrong: set[str]) -> bool:
 def _prune(root: Node, path: Path) -> Node:
     """Take out the value that an error names; when that is a missing key, take out the mapping that misses it."""
     reached, _ = root.nearest(path)
-    return (
-        without(root, path[: len(reached) + 1] if len(reached) < len(path) else reached)
-        if reached
-        else Node({}, root.origin)
-    )
+    if not reached:
+        return Node({}, root.origin)
+    return without(root, path[: len(reached) + 1] if len(reached) < len(path) else reached)
 
 
 def _problems_of(error: ValidationError, root: Node, shape: Shape) -> Iterator[tuple[Path, Problem]]:

@@ -38,7 +38,7 @@ _WELL_KNOWN = {
     "HourlyScheduler": TimingKind.HOURLY,
     "CronScheduler": TimingKind.CRON,
 }
-_ARGUMENTS = {
+ARGUMENTS = {
     TimingKind.INTERVAL: ("interval",),
     TimingKind.HOURLY: ("interval", "minute"),
     TimingKind.CRON: ("rule",),
@@ -88,7 +88,7 @@ class Sources:
     def _class(self, module: str, attribute: str, depth: int) -> SourceClass:
         if f"{module}.".startswith(_CORE) or module == _CORE[1]:
             kind = _WELL_KNOWN.get(attribute)
-            takes = frozenset(_ARGUMENTS[kind]) if kind else None
+            takes = frozenset(ARGUMENTS[kind]) if kind else None
             return SourceClass(kind, takes=takes, is_known=kind is not None)
         source = self._source(module)
         if source is None or depth > DEPTH_MAX:
@@ -115,7 +115,7 @@ class Sources:
             return SourceClass(inherited.kind, where, inherited.fixed, inherited.takes, is_known=True)
         fixed = inherited.fixed
         if inherited.kind is not None:
-            fixed = {**fixed, **_fixed(constructor, _ARGUMENTS[inherited.kind])}
+            fixed = {**fixed, **_fixed(constructor, ARGUMENTS[inherited.kind])}
         return SourceClass(inherited.kind, where, fixed, _takes(constructor), is_known=True)
 
     def _base(self, base: ast.expr, module: str, path: Path, tree: ast.Module, depth: int) -> SourceClass:

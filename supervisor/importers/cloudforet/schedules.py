@@ -102,7 +102,8 @@ class _Entry:
         rest = self._policies()
         if len(self._report.problems) > before or trigger is None or queue is None:
             return None
-        return Node({**self._job(queue, trigger.options), **trigger.settings, **rest}, self._entry.origin)
+        settings, options = trigger
+        return Node({**self._job(queue, options), **settings, **rest}, self._entry.origin)
 
     def _job(self, queue: str, timing: dict[str, Any]) -> dict[str, Node]:
         if self._is_handler:

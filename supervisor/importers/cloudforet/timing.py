@@ -8,12 +8,11 @@ that restarts daily never reaches 24 hours; ``phase: start`` asks for that phase
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, NamedTuple
 
 from supervisor.core.durations import format_duration, parse_duration
-from supervisor.importers.cloudforet.classes import SourceClass, TimingKind
+from supervisor.importers.cloudforet.classes import ARGUMENTS, SourceClass, TimingKind
 from supervisor.importers.cloudforet.report import ImportReport, shown
 from supervisor.settings.base import Path
 from supervisor.settings.document import Node
@@ -90,11 +89,6 @@ UNITS = {"seconds": TimingKind.INTERVAL, "hours": TimingKind.HOURLY}
 _ONE = Interval(Decimal(1), has_unit=False)
 _DAY_HOURS = 24
 _FIELDS_WITH_SECONDS = 6
-_KEYS = {
-    TimingKind.INTERVAL: frozenset({"interval"}),
-    TimingKind.HOURLY: frozenset({"interval", "minute"}),
-    TimingKind.CRON: frozenset({"rule"}),
-}
 _NAMES = {
     TimingKind.INTERVAL: "an interval schedule",
     TimingKind.HOURLY: "an hourly schedule",
@@ -102,12 +96,8 @@ _NAMES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ImportedTrigger:
-    """Timing of a schedule as native settings, and the options for its class."""
-
-    settings: dict[str, Any]
-    options: dict[str, Any]
+ImportedTrigger = tuple[dict[str, Any], dict[str, Any]]
+"""Timing of a schedule as native settings, and the options for its class."""
 
 
 class TimingReader:
@@ -160,13 +150,13 @@ class TimingReader:
     def _fitting(self, kind: TimingKind) -> TimingKind | None:
         """Return ``kind`` unless the entry has a value that such a schedule cannot take."""
         own = self._found.takes
-        taken = _KEYS[kind] if own is None else own  # a class with a constructor of its own dies of what that lacks
+        taken = ARGUMENTS[kind] if own is None else own  # a class with a constructor of its own dies of what that lacks
         wrong = [key for key in ("interval", "minute", "rule") if self._entry.given(key) and key not in taken]
         for key in wrong:
             interval = self._entry.given("interval") if key != "interval" else None
             seen = f" (interval is {interval.value} seconds)" if kind is TimingKind.INTERVAL and interval else ""
             message = f"not accepted by {_NAMES[kind]}"
-            if key in _KEYS[kind]:
+            if key in ARGUMENTS[kind]:
                 message = f"the constructor of the class does not take it ({self._found.where})"
             self._complain(self._entry.given(key), key, message, f"remove it{seen}")
         return None if wrong else kind
@@ -220,7 +210,7 @@ class TimingReader:
         if len(fields) == _FIELDS_WITH_SECONDS:
             self._report.remark(rule, (*self._path, "rule"), "its last field is seconds")
         cron = " ".join((fields[-1], *fields[:-1])) if len(fields) == _FIELDS_WITH_SECONDS else rule.value
-        return ImportedTrigger({"cron": Node(cron, rule.origin)}, self._options())
+        return {"cron": Node(cron, rule.origin)}, self._options()
 
     def _every(self, interval: Interval | None) -> ImportedTrigger | None:
         if interval is None:
@@ -233,7 +223,7 @@ class TimingReader:
             return None
         every = format_duration(float(interval.number))
         settings = {"every": Node(every, place.origin)}
-        return ImportedTrigger(self._phased(settings, "first_seen"), self._options(interval))
+        return self._phased(settings, "first_seen"), self._options(interval)
 
     def _hourly(self, interval: Interval, at: Minute, minute: Node | None) -> ImportedTrigger | None:
         place = self._value("interval") or self._entry
@@ -246,9 +236,7 @@ class TimingReader:
         phase = self._entry.given("phase")
         if phase is not None and phase.value == "start" and hours > 1:  # every hour is the same either way
             settings = _grid(int(hours), at, place.origin)
-        return ImportedTrigger(
-            self._phased(settings, "first_seen_hour"), self._options(Interval(hours, has_unit=False))
-        )
+        return self._phased(settings, "first_seen_hour"), self._options(Interval(hours, has_unit=False))
 
     def _phased(self, settings: dict[str, Any], anchor: str) -> dict[str, Any]:
         phase = self._entry.given("phase")
