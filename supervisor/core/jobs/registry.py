@@ -18,10 +18,17 @@ import msgspec
 from supervisor.core.durations import Duration
 from supervisor.core.errors import OptionError, TenureError, UnknownJobError, shown
 from supervisor.core.jobs.job_spec import JobSpec
-from supervisor.core.jobs.options import Options, placeholders
+from supervisor.core.jobs.options import (
+    checked_priority,
+    crashes_field,
+    delivery_fields,
+    limit_fields,
+    placeholders,
+    time_fields,
+)
 from supervisor.core.jobs.profile_policies import Policies, given_of, profile_field, under
 from supervisor.core.jobs.signatures import Signature, kind_of, signature_of
-from supervisor.core.model import Kind, Template
+from supervisor.core.model import PRIORITIES, Kind, Template
 from supervisor.core.names import check_name
 from supervisor.core.retry import Retry
 
@@ -161,32 +168,21 @@ def job(
     Raises:
         OptionError: an option is outside its range or of another type, or a key names no parameter of the function.
     """
-    options = Options(
-        queue=queue,
-        priority=priority,
-        retry=retry,
-        timeout=timeout,
-        soft_timeout=soft_timeout,
-        max_crashes=max_crashes,
-        result_ttl=result_ttl,
-        delivery=delivery,
-        start_deadline=start_deadline,
-        unique=unique,
-        concurrency=concurrency,
-        rate=rate,
-    )
-    return _declaration(name, options, profile_field(check_name("profile", profile)), _classes(without))
-
-
-def _declaration(name: Any, options: Options, profile: str, without: tuple[type, ...]) -> Callable[[F], F]:
-    fields = options.fields() | {"profile": profile}
-    given = given_of(
-        priority=options.priority, retry=options.retry, timeout=options.timeout, start_deadline=options.start_deadline
-    )
-    more = {"given": given, "rules": options.retry}
+    profile, classes = profile_field(check_name("profile", profile)), _classes(without)
+    fields = {
+        "queue": check_name("queue", queue),
+        "priority": PRIORITIES["normal" if priority is None else checked_priority(priority)],
+        "max_crashes": crashes_field(max_crashes),
+        **time_fields(timeout, soft_timeout, result_ttl, start_deadline),
+        **delivery_fields(delivery, retry),
+        **limit_fields(unique, concurrency, rate),
+        "profile": profile,
+    }
+    given = given_of(priority=priority, retry=retry, timeout=timeout, start_deadline=start_deadline)
+    more = {"given": given, "rules": retry}
     if callable(name):  # plain @job: what it is given is the function
-        return cast("Callable[[F], F]", _register(None, fields, without, more, name))
-    return partial(_register, name, fields, without, more)
+        return cast("Callable[[F], F]", _register(None, fields, classes, more, name))
+    return partial(_register, name, fields, classes, more)
 
 
 def _register(
