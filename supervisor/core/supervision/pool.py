@@ -110,14 +110,16 @@ class Pool:
 
 
 @dataclass(slots=True)
-class _Change:
-    """A pool while it changes, and the consequences."""
+class PoolChange:
+    """A pool while it changes and after it, the actions on its rows, in order, and the reports."""
 
     pool: Pool
     orders: list[tuple[int, Order]] = field(default_factory=list)
     news: list[PoolNotice] = field(default_factory=list)
+    refusal: str = ""  # why nothing was changed
 
     def move(self, row: int, move: Move) -> None:
+        """Move one row on."""
         place = self.pool.places[row]
         after = MOVES.get((place, move))
         if after is None:
@@ -128,6 +130,7 @@ class _Change:
             self.orders.append((row, after[1]))
 
     def end_pair(self, pair: Pair, news: News) -> None:
+        """End one replacement, by what is reported of it."""
         self.pool = replace(self.pool, pairs=tuple(other for other in self.pool.pairs if other != pair))
         self.news.append(PoolNotice(news, pair))
 
@@ -138,6 +141,7 @@ class _Change:
         self.abort_roll()
 
     def abort_roll(self) -> None:
+        """End the replacement of the pool, if there is one."""
         self.pool = replace(self.pool, waiting=(), unproven=())
         if self.pool.rolling is PoolReplacement.GOING:
             self.pool = replace(self.pool, rolling=PoolReplacement.ABORTED)
@@ -153,19 +157,6 @@ class _Change:
             if pair.old == row:
                 self.move(pair.new, Move.RETIRE)
                 self.end_pair(pair, News.ABORTED)
-
-    def done(self) -> PoolChange:
-        return PoolChange(self.pool, tuple(self.orders), tuple(self.news))
-
-
-@dataclass(frozen=True, slots=True)
-class PoolChange:
-    """A pool after a change, the actions on its rows, in order, and the reports."""
-
-    pool: Pool
-    orders: tuple[tuple[int, Order], ...] = ()
-    news: tuple[PoolNotice, ...] = ()
-    refusal: str = ""  # why nothing was changed
 
 
 def make(name: str, *, processes: int, capacity: int) -> Pool:
@@ -201,30 +192,30 @@ def roll(pool: Pool, facts: Sequence[Fact]) -> PoolChange:
 
 def abort(pool: Pool) -> PoolChange:
     """End every replacement that is under way or waits; old workers go on, also where a successor is nearly up."""
-    change = _Change(pool)
+    change = PoolChange(pool)
     for pair in pool.pairs:
         change.abort(pair)
     change.abort_roll()
-    return change.done()
+    return change
 
 
 def quiet(pool: Pool, row: int) -> PoolChange:
     """Let the process of ``row`` finish and go, and start none in its place."""
     if unfit := _unfit(pool, row, wanted=RowState.MEMBER, already=RowState.QUIET):
         return unfit
-    change = _Change(pool)
+    change = PoolChange(pool)
     change.leave_pairs(row)
     change.move(row, Move.QUIET)
-    return change.done()
+    return change
 
 
 def resume(pool: Pool, row: int) -> PoolChange:
     """Start the quiet processes again."""
     if unfit := _unfit(pool, row, wanted=RowState.QUIET, already=RowState.MEMBER):
         return unfit
-    change = _Change(pool)
+    change = PoolChange(pool)
     change.move(row, Move.RESUME)
-    return change.done()
+    return change
 
 
 def _unfit(pool: Pool, row: int, *, wanted: RowState, already: RowState) -> PoolChange | None:
@@ -237,19 +228,19 @@ def _unfit(pool: Pool, row: int, *, wanted: RowState, already: RowState) -> Pool
 
 def quiet_all(pool: Pool) -> PoolChange:
     """Make the whole pool quiet, places included that it gets later."""
-    change = _Change(replace(pool, is_quiet=True))
+    change = PoolChange(replace(pool, is_quiet=True))
     for row in pool.rows(RowState.MEMBER):
         change.leave_pairs(row)
         change.move(row, Move.QUIET)
-    return change.done()
+    return change
 
 
 def resume_all(pool: Pool) -> PoolChange:
     """Start everything that was made quiet, by one or by all."""
-    change = _Change(replace(pool, is_quiet=False))
+    change = PoolChange(replace(pool, is_quiet=False))
     for row in pool.rows(RowState.QUIET):
         change.move(row, Move.RESUME)
-    return change.done()
+    return change
 
 
 def stopped(pool: Pool) -> Pool:
@@ -262,7 +253,7 @@ def settle(pool: Pool, facts: Sequence[Fact]) -> PoolChange:
     assert len(facts) == pool.capacity
     if pool.is_stopped:
         return PoolChange(pool)
-    change = _Change(pool)
+    change = PoolChange(pool)
     for row in pool.rows(RowState.LEAVING):
         if not facts[row].state.has_process:
             change.move(row, Move.GONE)
@@ -275,10 +266,10 @@ def settle(pool: Pool, facts: Sequence[Fact]) -> PoolChange:
     if after.rolling is PoolReplacement.GOING and not (after.waiting or after.pairs or after.unproven):
         change.pool = replace(change.pool, rolling=PoolReplacement.DONE)
         change.news.append(PoolNotice(News.ROLLED))
-    return change.done()
+    return change
 
 
-def _prove(change: _Change, facts: Sequence[Fact]) -> None:
+def _prove(change: PoolChange, facts: Sequence[Fact]) -> None:
     """Look at those that took a place before they ran: one that fails ends the replacement of the pool."""
     left = [row for row in change.pool.unproven if change.pool.places[row] is RowState.MEMBER]
     if any(facts[row].state not in _COMING_UP for row in left):
@@ -288,7 +279,7 @@ def _prove(change: _Change, facts: Sequence[Fact]) -> None:
         change.pool = replace(change.pool, unproven=coming)
 
 
-def _follow(change: _Change, pair: Pair, facts: Sequence[Fact]) -> None:
+def _follow(change: PoolChange, pair: Pair, facts: Sequence[Fact]) -> None:
     """Carry one replacement on. Whether the successor failed is looked at first: then nothing may change."""
     old, new = facts[pair.old], facts[pair.new]
     is_old_there = old.state.has_process and old.generation == pair.generation
@@ -305,7 +296,7 @@ def _follow(change: _Change, pair: Pair, facts: Sequence[Fact]) -> None:
         change.end_pair(pair, News.REPLACED if is_old_there else News.OUTLIVED)
 
 
-def _resize(change: _Change, facts: Sequence[Fact]) -> None:
+def _resize(change: PoolChange, facts: Sequence[Fact]) -> None:
     members = change.pool.rows(RowState.MEMBER, RowState.QUIET)
     surplus = len(members) - change.pool.desired
     for row in sorted(members, key=lambda row: _worth(change.pool, row, facts[row]))[: max(0, surplus)]:
@@ -321,7 +312,7 @@ def _worth(pool: Pool, row: int, fact: Fact) -> tuple[bool, bool, bool, int]:
     return pool.places[row] is not RowState.QUIET, is_running, fact.busy > 0, -fact.started_ns
 
 
-def _replace_next(change: _Change, facts: Sequence[Fact]) -> None:
+def _replace_next(change: PoolChange, facts: Sequence[Fact]) -> None:
     if not change.pool.waiting:
         return
     still: list[tuple[int, int]] = []

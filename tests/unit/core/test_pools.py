@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 
 from supervisor.core.supervision import pool as pools
-from supervisor.core.supervision.pool import Fact, News, PoolReplacement, _Change
+from supervisor.core.supervision.pool import Fact, News, PoolChange, PoolReplacement
 from supervisor.core.supervision.pool_rows import MOVES, ImpossibleMoveError, Move, Order, RowState
 from supervisor.core.supervision.scoreboard import SlotState
 from tests.kit.tables import table
@@ -18,7 +18,7 @@ from tests.unit.core.pool_world import UP, SimulatedPool
 @table(("place", "move"), list(product(RowState, Move)))
 def test_every_pair_of_place_and_move_is_decided(place: RowState, move: Move) -> None:
     """A pair is either in the table or refused: nothing falls through."""
-    change = _Change(replace(pools.make("io", processes=1, capacity=4), places=(place,) * 4))
+    change = PoolChange(replace(pools.make("io", processes=1, capacity=4), places=(place,) * 4))
     if (place, move) in MOVES:
         change.move(0, move)
         assert change.pool.places[0] is MOVES[place, move][0]
@@ -337,4 +337,4 @@ def test_after_the_stop_nothing_is_ordered() -> None:
     for row in range(world.pool.capacity):
         world.set(row, SlotState.STOPPED)
     outcome = pools.settle(world.pool, world.facts)
-    assert (outcome.orders, outcome.news) == ((), ())
+    assert (outcome.orders, outcome.news) == ([], [])
