@@ -19,7 +19,7 @@ def embedded_server(settings: Settings) -> EmbeddedServer | None:
     if settings.redis.url.get_secret_value() != EMBEDDED:
         return None
     redis = settings.redis
-    return EmbeddedServer(Path(settings.data_dir), fsync=redis.fsync.value, memory_mib_max=redis.memory_mib_max)
+    return EmbeddedServer(Path(settings.data_dir), fsync=redis.fsync, memory_mib_max=redis.memory_mib_max)
 
 
 def resolve_redis_url(settings: Settings) -> str:

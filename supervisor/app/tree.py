@@ -71,7 +71,7 @@ class Tree:
             tree = self._now(reader, is_worker=pool is not None)
             tree.configure_logs(role=name)
             metrics.claim_slot(name)
-            events.attach(tree.mailbox.write_fd, replica=tree.replica, role=name, runs=tree.settings.events.runs.value)
+            events.attach(tree.mailbox.write_fd, replica=tree.replica, role=name, runs=tree.settings.events.runs)
             if pool is not None:
                 tree.prepare_worker()
             code = main(tree.child(name, launch, pool, reader), tree.definitions)

@@ -29,7 +29,7 @@ from supervisor.settings.loader import Loaded
 from supervisor.settings.masking import EMBEDDED
 from supervisor.settings.scalars import resolve
 from supervisor.settings.schema import BOUNDS, Shape, ShapeKind, settings_shape
-from supervisor.settings.sections.models import Fsync, Settings, WorkerKind
+from supervisor.settings.sections.models import Settings, WorkerKind
 
 _WIDTH = 1_000_000  # never fold: one setting is one line
 _VALUE_COLUMN = 60
@@ -238,8 +238,8 @@ def _limits(info: FieldInfo, *, is_duration: bool) -> str:
 def _choices(annotation: Any) -> tuple[str, ...]:
     if get_origin(annotation) is Literal:
         return tuple(str(choice) for choice in get_args(annotation))
-    if annotation in {Fsync, WorkerKind}:
-        return tuple(annotation)
+    if annotation is WorkerKind:
+        return tuple(WorkerKind)
     return next((found for part in get_args(annotation) if (found := _choices(part))), ())
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, PrivateAttr, SecretStr, SerializerFunctionWrapHandler, field_serializer, model_serializer
 
@@ -37,13 +37,6 @@ from supervisor.settings.sections.web import CommandSettings, WebSettings
 
 CONCURRENCY_MAX = 200
 PREFETCH_MAX = 64
-
-
-class Fsync(StrEnum):
-    """Moments at which the embedded server writes to disk."""
-
-    ALWAYS = "always"
-    EVERYSEC = "everysec"
 
 
 class Durability(StrEnum):
@@ -88,7 +81,7 @@ class RedisSettings(Section):
     tls_key_file: str | None = None
     """Key of the client certificate."""
 
-    fsync: Fsync = Fsync.ALWAYS
+    fsync: Literal["always", "everysec"] = "always"
     """Embedded server only: ``always`` loses nothing, ``everysec`` up to one second when the machine dies."""
 
     memory_mib_max: int = Field(default=1024, ge=16, le=1_048_576)

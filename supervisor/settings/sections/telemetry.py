@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr, StringConstraints
@@ -61,26 +60,10 @@ class MetricsSettings(Section):
     counted as ``other``."""
 
 
-class RunEvents(StrEnum):
-    """Ends of runs that are events."""
-
-    FAILURES = "failures"
-    ALL = "all"
-    NONE = "none"
-
-
-class EventLevel(StrEnum):
-    """Severity of an event."""
-
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-
-
 class EventSettings(Section):
     """Events: leader changes, failures, refusals and stops. See docs/events.md."""
 
-    runs: RunEvents = RunEvents.FAILURES
+    runs: Literal["failures", "all", "none"] = "failures"
     """``failures``: attempts that failed and runs that were given up; ``all``: starts and successes too; ``none``."""
 
     kept: int = Field(default=10_000, ge=100, le=1_000_000)
@@ -95,7 +78,7 @@ class EventSettings(Section):
     webhook_secret: SecretStr | None = None
     """Signs each request to the webhook (``Tenure-Signature``, docs/events.md); at least 16 characters."""
 
-    webhook_level: EventLevel = EventLevel.INFO
+    webhook_level: Literal["info", "warning", "error"] = "info"
     """Least level that is sent to the webhook."""
 
     webhook_timeout_s: Seconds = Field(default=5.0, ge=0.1, le=60)

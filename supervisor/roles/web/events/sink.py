@@ -160,7 +160,7 @@ class EventDispatcher:
         self._kept = settings.kept
         url = settings.webhook_url
         self._webhook = None if url is None else EventWebhook(url, child, self._writer)
-        self._webhook_level = LEVELS.index(settings.webhook_level.value)
+        self._webhook_level = LEVELS.index(settings.webhook_level)
         self._tail = b""
         self._stream = Queue("stream")
         self._posts = Queue("webhook")
