@@ -13,7 +13,7 @@ from dataclasses import KW_ONLY, InitVar, dataclass, field
 from itertools import islice
 
 from supervisor.core.errors import OptionError, QueueFullError, TenureError, shown
-from supervisor.core.run_ids import ENTROPY_BYTES, fresh_run_ids
+from supervisor.core.model import ENTROPY_BYTES, fresh_run_ids
 from supervisor.store.producer.job_templates import JobTemplate
 from supervisor.store.producer.options import Args, Each
 from supervisor.store.queues.runs import ENQUEUE_MAX, Enqueued, Queues

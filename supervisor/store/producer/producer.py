@@ -29,8 +29,7 @@ from supervisor.clock import Clock, SystemClock
 from supervisor.core.durations import Duration, delay_to_ms
 from supervisor.core.effects import drive, drive_async
 from supervisor.core.errors import QueueFullError, RunIdTakenError, StoreRefusedError, StoreUnavailableError
-from supervisor.core.model import Template
-from supervisor.core.run_ids import ENTROPY_BYTES, fresh_run_ids
+from supervisor.core.model import ENTROPY_BYTES, Template, fresh_run_ids
 from supervisor.core.supervision.scoreboard import Board
 from supervisor.core.units import SECOND_NS
 from supervisor.store.client.redis_options import RedisOptions

@@ -7,7 +7,7 @@ from uuid import UUID
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.run_ids import fresh_run_ids
+from supervisor.core.model import fresh_run_ids
 
 
 @given(st.integers(0, 2**48 - 1), st.lists(st.binary(min_size=10, max_size=10), min_size=1, max_size=4))
