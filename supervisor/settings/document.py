@@ -68,13 +68,12 @@ class Node:
 
     def child(self, step: str | int) -> Node | None:
         """Return the value under one key or index, or None."""
+        found = None
         if isinstance(self.value, dict):
             found = self.value.get(step)
-            return found if isinstance(found, Node) else None
-        if isinstance(self.value, list) and isinstance(step, int) and 0 <= step < len(self.value):
+        elif isinstance(self.value, list) and isinstance(step, int) and 0 <= step < len(self.value):
             found = self.value[step]
-            return found if isinstance(found, Node) else None
-        return None
+        return found if isinstance(found, Node) else None
 
     def given(self, step: str | int) -> Node | None:
         """Return the value under one key or index, or None where there is none or null."""

@@ -174,7 +174,8 @@ def load(
     if settings is not None:
         references = {path: node.source for path, node in root.walk() if node.source is not None}
         notices = tuple(notices_of({key: option_of(key, value) for key, value in flags.items()}))
-        origins = _origins(root)
+        written = ((path, node.origin) for path, node in root.walk() if path and node.origin != DEFAULT_ORIGIN)
+        origins = {format_path(path): origin for path, origin in written}
         settings = settings.with_references(references, deprecated=len(notices), origins=_carried(root, origins))
         settings = follow_files(settings, root, environ)
         loaded = Loaded(settings, origins, found, notices, conversion)
@@ -286,7 +287,3 @@ def _carried(root: Node, origins: Mapping[str, str]) -> Origins:
     paths = [*(path for path in origins if not path.startswith("schedules")), *begun]
     kept = {path: origins[path] for path in paths[:ORIGINS_MAX] if path in origins}
     return Origins(kept, left_out=len(paths) - len(paths[:ORIGINS_MAX]))
-
-
-def _origins(root: Node) -> dict[str, str]:
-    return {format_path(path): node.origin for path, node in root.walk() if path and node.origin != DEFAULT_ORIGIN}

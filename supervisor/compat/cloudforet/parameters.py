@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import GeneratorType
 from typing import Any, NoReturn, get_type_hints
 
@@ -51,7 +51,7 @@ def append_query_filter(keys: Sequence[str]) -> Decorator:
     """Add a condition to ``params['query']['filter']`` for each of ``keys`` that is given: equal, or one of a list."""
 
     def change(params: Params) -> None:
-        filters = _query(params).setdefault("filter", [])
+        filters = params.setdefault("query", {}).setdefault("filter", [])
         for key in keys:
             if key in params:
                 filters.append({"k": key, "v": params[key], "o": "in" if isinstance(params[key], list) else "eq"})
@@ -63,7 +63,7 @@ def append_keyword_filter(keywords: Sequence[str] = ()) -> Decorator:
     """Turn ``query.keyword`` into conditions of which one must hold: any of its words in any of these fields."""
 
     def change(params: Params) -> None:
-        query = _query(params)
+        query = params.setdefault("query", {})
         words = str(query.pop("keyword", "")).split()
         if words:
             found = [{"k": key, "v": words, "o": "contain_in"} for key in keywords]
@@ -76,7 +76,7 @@ def set_query_page_limit(limit: int) -> Decorator:
     """Have a query return at most ``limit`` results."""
 
     def change(params: Params) -> None:
-        page = _query(params).setdefault("page", {})
+        page = params.setdefault("query", {}).setdefault("page", {})
         page["limit"] = min(page.get("limit", PAGE_LIMIT), limit)
 
     return _before(change)
@@ -109,7 +109,7 @@ def convert_model(method: Method) -> Method:
             except ValidationError as error:
                 _refuse(error)
         found = method(self, params)
-        return _each(found) if isinstance(found, GeneratorType) else _plain(found)
+        return (_plain(each) for each in found) if isinstance(found, GeneratorType) else _plain(found)
 
     return called
 
@@ -122,16 +122,6 @@ def _refuse(error: ValidationError) -> NoReturn:
     if first["type"].endswith("_type"):
         raise ERROR_INVALID_PARAMETER_TYPE(key=key, type=first["type"].removesuffix("_type")) from None
     raise ERROR_INVALID_PARAMETER(key=key, reason=first["msg"]) from None
-
-
-def _query(params: Params) -> dict[str, Any]:
-    found: dict[str, Any] = params.setdefault("query", {})
-    return found
-
-
-def _each(found: Iterator[Any]) -> Iterator[Any]:
-    for each in found:
-        yield _plain(each)
 
 
 def _plain(found: Any) -> Any:
