@@ -41,7 +41,7 @@ class CalendarEndError(OverExcludedError):
     """The only days on which a schedule may be due are over, or have not begun."""
 
 
-def merged(ranges: Iterable[tuple[int, int]]) -> tuple[list[int], list[int]]:
+def merged(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the begins and the ends of disjoint ranges [begin, end), in order, that cover the same."""
     begins: list[int] = []
     ends: list[int] = []
@@ -51,7 +51,7 @@ def merged(ranges: Iterable[tuple[int, int]]) -> tuple[list[int], list[int]]:
         else:
             begins.append(begin)
             ends.append(end)
-    return begins, ends
+    return tuple(begins), tuple(ends)
 
 
 class DaySet:

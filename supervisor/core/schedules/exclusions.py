@@ -78,8 +78,8 @@ _MESSAGE = f"over-excluded: nothing is left within {STEPS_MAX} excluded stretche
 class _Ranges:
     """Disjoint ranges [from, until) in order."""
 
-    froms: Sequence[int]
-    untils: Sequence[int]
+    froms: tuple[int, ...]
+    untils: tuple[int, ...]
 
     def free_from(self, at_ms: int) -> int:
         index = bisect_right(self.froms, at_ms) - 1

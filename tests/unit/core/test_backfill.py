@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from supervisor.core.model import CalendarDays, Exclusion, Kind, ScheduleDef, Template
 from supervisor.core.schedules.backfill import (
     LOOK_MAX,
     BackfillDecision,
@@ -17,6 +18,7 @@ from supervisor.core.schedules.backfill import (
     next_chunk,
 )
 from supervisor.core.schedules.trigger_kinds import Every
+from supervisor.core.schedules.triggers import trigger_of
 
 MINUTE = Every(60_000)
 EDITED = Every(30_000)
@@ -53,6 +55,27 @@ def test_under_another_definition_it_ran_if_the_times_are_as_many(trigger: Every
     known = SchedulePast(revision=2, mark_ms=MARK, enqueued=(EnqueuedSpan(at(3), at(7), 5, 1),))
     assert known.verdict(trigger, at(4)) is verdict
     assert known.verdict(trigger, at(3)) is known.verdict(trigger, at(7)) is BackfillDecision.RAN
+
+
+@pytest.mark.parametrize(
+    "exclusion",
+    [
+        Exclusion(from_ms=at(20), until_ms=at(21)),
+        Exclusion(cron="* 5 * * *"),
+        Exclusion(days=CalendarDays(weekdays=(5, 6))),
+    ],
+)
+@pytest.mark.parametrize("on_excluded", ["skip", "next"])
+def test_times_under_another_definition_are_counted_with_exclusions_of_every_kind(
+    exclusion: Exclusion, on_excluded: str
+) -> None:
+    """The count is remembered by the trigger, so each part of one must have a hash."""
+    definition = ScheduleDef(
+        id="s", template=Template(job="j", kind=Kind.SYNC), every_ms=60_000, end_at_ms=MARK, exclude=(exclusion,),
+        on_excluded=on_excluded,
+    )  # fmt: skip
+    known = SchedulePast(revision=2, mark_ms=MARK, enqueued=(EnqueuedSpan(at(3), at(7), 5, 1),))
+    assert known.verdict(trigger_of(definition), at(4)) is BackfillDecision.RAN
 
 
 def test_what_waits_in_the_buffer_is_not_run_even_by_force() -> None:
