@@ -37,7 +37,7 @@ from supervisor.roles.worker.attempt.hook_chain import HookChain
 from supervisor.roles.worker.attempt.hooks import Hooks, Pipeline
 from supervisor.roles.worker.attempt.middleware import Middleware, chain, closing
 from supervisor.roles.worker.attempt.progress import Progress
-from supervisor.roles.worker.process.resources import Resources
+from supervisor.roles.worker.process.resources import FAULTS, Resources
 
 if TYPE_CHECKING:
     from supervisor.store.producer.producer import Producer
@@ -147,7 +147,7 @@ class JobInvoker:
         for item in closing():
             try:
                 item.close(max(0.0, (until_ns - self._clock.elapsed_ns()) / SECOND_NS))
-            except Exception as error:  # noqa: BLE001 - the others are to be closed all the same
+            except FAULTS as error:  # the others are to be closed all the same
                 log.warning("middleware_unclosed", middleware=type(item).__qualname__, error=repr(error))
 
     def _plan(self, spec: JobSpec, profile: str) -> _Plan:

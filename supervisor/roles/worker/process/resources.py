@@ -33,6 +33,9 @@ from supervisor.telemetry import metrics
 PING_EVERY_S = 10.0
 PING_S = 5.0  # how long an asynchronous ping may take
 
+FAULTS = (Exception, SystemExit, KeyboardInterrupt)
+"""What code of a resource raises by itself. What interrupts a plain job (attempt/context.py) is none of these."""
+
 T = TypeVar("T")
 log = structlog.get_logger("tenure.worker")
 
@@ -81,7 +84,7 @@ class Resources:
             try:
                 resource = kind()
                 resource.open()
-            except Exception as error:
+            except FAULTS as error:  # SystemExit too: as its job's it would end the run as if that had been called
                 raise _failed_to_open(kind, error) from error
             self._has_opened(kind, resource)
         return resource
@@ -135,7 +138,7 @@ class Resources:
         for kind, resource in self.opened.items():
             try:
                 resource.ping()
-            except Exception as error:  # noqa: BLE001 - whatever it raises, it says that it does not work
+            except FAULTS as error:  # whatever it raises, it says that it does not work
                 self._has_failed(kind, error)
             else:
                 self._has_answered(kind)
@@ -152,7 +155,9 @@ class Resources:
             try:
                 async with asyncio.timeout(PING_S):
                     await _awaited(resource.ping())
-            except Exception as error:  # noqa: BLE001 - whatever it raises, it says that it does not work
+            except (*FAULTS, asyncio.CancelledError) as error:  # the same
+                if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                    raise
                 self._has_failed(kind, error)
             else:
                 self._has_answered(kind)
@@ -179,7 +184,7 @@ class Resources:
             try:
                 with _alarm(left_s / (len(self.opened) + 1)):  # the others are to have a share of it
                     resource.close()
-            except Exception as error:  # noqa: BLE001 - the others are to be closed all the same
+            except FAULTS as error:  # the others are to be closed all the same
                 _failed_to_close(kind, error)
 
     async def close_async(self, within_s: float) -> None:
@@ -193,7 +198,9 @@ class Resources:
             try:
                 async with asyncio.timeout(left_s / (len(self.opened) + 1)):
                     await _awaited(resource.close())
-            except Exception as error:  # noqa: BLE001 - the others are to be closed all the same
+            except (*FAULTS, asyncio.CancelledError) as error:  # the others are to be closed all the same
+                if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+                    raise
                 _failed_to_close(kind, error)
 
     def _taken(self) -> Iterator[tuple[type[Resource], Resource]]:
@@ -206,6 +213,12 @@ def _task(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     return asyncio.get_running_loop().create_task(work, context=contextvars.Context())
 
 
+def _is_cancelled() -> bool:
+    """Return whether somebody cancelled this task; else a ``CancelledError`` is of the code that it called."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
 async def _awaited(value: Any) -> Any:
     return await value if inspect.isawaitable(value) else value
 
@@ -216,7 +229,7 @@ def _failed_to_open(kind: type[Resource], error: BaseException) -> ResourceError
     return ResourceError(kind, error)
 
 
-def _failed_to_close(kind: type[Resource], error: Exception) -> None:
+def _failed_to_close(kind: type[Resource], error: BaseException) -> None:
     metrics.RESOURCE_FAILURES.labels(name_of(kind), "close").inc()
     log.warning("resource_unclosed", resource=name_of(kind), error=repr(error) or "it took too long")
 

@@ -111,6 +111,73 @@ def test_an_illness_is_told_once_until_it_is_over() -> None:
     assert [line["event"] for line in lines] == ["resource_failing", "resource_back"]
 
 
+@pytest.mark.parametrize("fault", [SystemExit(0), SystemExit(3), KeyboardInterrupt()])
+def test_a_plain_resource_that_exits_ends_neither_the_process_nor_its_run_as_if_it_were_done(
+    monkeypatch: pytest.MonkeyPatch, fault: BaseException
+) -> None:
+    """Raised on, it would be taken for the job's own: an exit with 0 means that a job is done, and no job was called."""
+
+    def exits(_self: Plain) -> None:
+        raise fault
+
+    clock = FakeClock()
+    subject = Resources(clock)
+    subject.get(Plain)
+    monkeypatch.setattr(Plain, "ping", exits)
+    clock.advance(11)
+    subject.ping_if_due()
+    assert list(subject.failing) == [module.name_of(Plain)]
+
+    monkeypatch.setattr(Second, "open", exits)
+    with pytest.raises(ResourceError, match="cannot be opened"):
+        subject.get(Second)
+    monkeypatch.setattr(Plain, "close", exits)
+    subject.close(1.0)
+    assert subject.opened == {}
+
+
+@pytest.mark.parametrize("fault", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()])
+async def test_an_asynchronous_resource_that_exits_ends_neither_its_loop_nor_its_pings(
+    monkeypatch: pytest.MonkeyPatch, fault: BaseException
+) -> None:
+    """In a task an exit ends the loop, with every run in it; a cancellation that a library leaks ends the task alone."""
+
+    async def exits(_self: Slow) -> None:
+        raise fault
+
+    Slow.gate, Slow.fault = asyncio.Event(), None
+    Slow.gate.set()
+    subject = Resources(FakeClock())
+    await subject.get_async(Slow)
+    monkeypatch.setattr(Slow, "ping", exits, raising=False)
+    monkeypatch.setattr(Slow, "close", exits)
+    await subject.ping_all()
+    assert list(subject.failing) == [module.name_of(Slow)]
+    await subject.close_async(1.0)
+    assert subject.opened == {}
+
+
+async def test_pings_end_when_their_worker_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cancellation that is meant for their task is not taken for one of the resource."""
+    begun = asyncio.Event()
+
+    async def hangs(_self: Slow) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    Slow.gate, Slow.fault = asyncio.Event(), None
+    Slow.gate.set()
+    subject = Resources(FakeClock())
+    await subject.get_async(Slow)
+    monkeypatch.setattr(Slow, "ping", hangs, raising=False)
+    pinging = asyncio.create_task(subject.ping_all())
+    await begun.wait()
+    pinging.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await pinging
+    await subject.close_async(1.0)
+
+
 async def test_runs_that_come_at_once_wait_for_one_opening() -> None:
     """Fifty coroutines make one connection."""
     Slow.gate = asyncio.Event()
