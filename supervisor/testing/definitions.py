@@ -37,22 +37,19 @@ def timing_of(lease_s: float) -> ElectionTiming:
     )
 
 
-def profiles_of(profiles: Mapping[str, Mapping[str, Any]]) -> Mapping[str, ProfileSettings]:
-    """Read profiles as people write them; omissions of a named one come from ``default``."""
-    root = expanded(wrap({"profiles": profiles}, "profiles of the test"), settings_shape())
-    return Settings.model_validate_json(msgspec.json.encode(root.plain())).profiles
+def settings_of(profiles: Mapping[str, Mapping[str, Any]], calendars: Mapping[str, Mapping[str, Any]]) -> Settings:
+    """Read profiles and calendars as people write them.
 
-
-def calendars_of(calendars: Mapping[str, Mapping[str, Any]]) -> Mapping[str, NamedCalendarSettings]:
-    """Read calendars as people write them; the path of an ``ics`` counts from the working directory.
+    Omissions of a named profile come from ``default``; the path of an ``ics`` counts from the working directory.
 
     Raises:
-        ValueError: one is wrong.
+        ValueError: a calendar is wrong.
     """
     problems: list[Problem] = []
-    root = with_ics_dates(wrap({"calendars": calendars}, "calendars of the test"), problems)
-    found = Settings.model_validate_json(msgspec.json.encode(root.plain())).calendars
-    wrong = [*map(str, problems), *(each.message for each in faults_of_calendars(found))]
+    written = wrap({"profiles": profiles, "calendars": calendars}, "calendars of the test")
+    root = with_ics_dates(expanded(written, settings_shape()), problems)
+    found = Settings.model_validate_json(msgspec.json.encode(root.plain()))
+    wrong = [*map(str, problems), *(each.message for each in faults_of_calendars(found.calendars))]
     if wrong:
         raise ValueError("\n".join(wrong))
     return found
@@ -70,15 +67,13 @@ def definitions_of(
         ConfigError: a module cannot be imported, or declares a schedule that is none.
         ValueError: a schedule of the test is none.
     """
-    known = profiles_of(profiles), calendars_of(calendars)
-    found = tuple(schedule_of(name, dict(entry), *known) for name, entry in schedules.items())
+    known = settings_of(profiles, calendars)
+    found = tuple(schedule_of(name, dict(entry), known.profiles, known.calendars) for name, entry in schedules.items())
     if not jobs:
         return found
     if problems := import_jobs(jobs):
         raise ConfigError(problems)
-    settings = Settings().model_copy(
-        update={"jobs": tuple(jobs), "profiles": dict(known[0]), "calendars": dict(known[1]), "workers": {}}
-    )
+    settings = known.model_copy(update={"jobs": tuple(jobs), "workers": {}})
     declared = complete(with_declared(Loaded(settings, {}, ())), registry)
     return (*found, *(each for each in declared if each.id not in schedules))
 
