@@ -19,7 +19,8 @@ from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.client.sync_client import Store
 from supervisor.store.election.leases import Leases
 from supervisor.store.keys import Keys
-from supervisor.store.schedules.fire import FireCode, Schedules
+from supervisor.store.schedules.fire import Schedules
+from supervisor.store.wire.fire import FireCode
 from tests.e2e.trees import Tree
 from tests.kit.topologies import Node, Sentinels
 from tests.kit.waiting import wait_until

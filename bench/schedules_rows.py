@@ -9,8 +9,8 @@ from statistics import median
 from bench.schedules_table import Measure, Row, Told, percentile
 from bench.schedules_world import TEMPLATE, World, due_at, schedule, spread, wall_ms
 from supervisor.core.model import FIRE_BATCH_MAX, Envelope, scheduled_run_id
-from supervisor.store.schedules.fire import FireCode, FireItem
 from supervisor.store.wire.envelope import pack
+from supervisor.store.wire.fire import FireCode, FireItem
 from tests.kit.waiting import wait_until
 
 FIRST_LEAD_S = 8.0  # how far ahead of the loading a common instant lies; doubled until everything is planned by then

@@ -29,7 +29,7 @@ from supervisor.store.election.leases import Leases
 from supervisor.store.keys import Keys
 from supervisor.store.producer.producer import Producer
 from supervisor.store.producer.substitute import substituted
-from supervisor.store.schedules.fire import FireCode
+from supervisor.store.wire.fire import FireCode
 from supervisor.testing import assertions
 from supervisor.testing.definitions import definitions_of, timing_of
 from supervisor.testing.leaderships import SimulatedLeadership

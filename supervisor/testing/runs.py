@@ -13,10 +13,11 @@ from supervisor.core.model import PRIORITIES, Kind, Outcome
 from supervisor.roles.worker.attempt.context import Enqueuer
 from supervisor.roles.worker.attempt.executor import Execution, Executor
 from supervisor.roles.worker.attempt.invocation import JobInvoker
-from supervisor.store.queues.runs import Ack, FetchedRun, Queues
+from supervisor.store.queues.runs import Queues
 from supervisor.store.queues.sessions import Sessions
 from supervisor.store.wire.codec import text
 from supervisor.store.wire.envelope import unpack
+from supervisor.store.wire.poll import Ack, FetchedRun
 from supervisor.testing.server import Server
 
 BATCH = 50

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
 from supervisor.store.queues.runs import Queues
-from supervisor.store.schedules.fire import FireCode, LogEntry, Schedules
-from supervisor.store.wire.poll import HistoryEntry
+from supervisor.store.schedules.fire import Schedules
+from supervisor.store.wire.fire import FireCode
+from supervisor.store.wire.poll import HistoryEntry, LogEntry
 
 COUNT_MAX = 10_000
 

@@ -12,7 +12,7 @@ import pytest
 from supervisor.core.calendars.moments import Moment
 from supervisor.core.model import Outcome, ScheduleDef
 from supervisor.operations.due_times import due_times
-from supervisor.store.schedules.fire import FireCode
+from supervisor.store.wire.fire import FireCode
 from supervisor.testing.definitions import schedule_of
 from tenure import Context, job
 

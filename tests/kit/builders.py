@@ -12,14 +12,14 @@ from msgspec.structs import replace
 from supervisor.core.model import Envelope, Kind, Outcome, ScheduleDef, Template
 from supervisor.store.client.sync_client import Store
 from supervisor.store.election.leases import CandidateInfo, Leases, LeaseView
-from supervisor.store.queues.runs import Ack, Queues, TurnReply
+from supervisor.store.queues.runs import Queues
 from supervisor.store.queues.sessions import Sessions
 from supervisor.store.schedules.definitions import Change, Definitions
 from supervisor.store.schedules.fire import Schedules
 from supervisor.store.schedules.reads import Views
 from supervisor.store.wire.envelope import pack
 from supervisor.store.wire.fire import FireItem, policy_text
-from supervisor.store.wire.poll import fence_parts
+from supervisor.store.wire.poll import Ack, TurnReply, fence_parts
 from tests.kit.servers import Server
 
 NONCE = "ab" * 16

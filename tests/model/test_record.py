@@ -10,8 +10,8 @@ from supervisor.core.election.lease import Term
 from supervisor.core.errors import FencedError
 from supervisor.store.election.leases import CandidateInfo, Leases, LeaseView
 from supervisor.store.keys import Keys
-from supervisor.store.schedules.fire import FireCode, FireItem, Schedules
-from supervisor.store.wire.fire import NOTHING, What
+from supervisor.store.schedules.fire import Schedules
+from supervisor.store.wire.fire import NOTHING, FireCode, FireItem, What
 from supervisor.testing.scripting import QuickStore
 from supervisor.testing.server import driven_time
 from tests.model.record import (

@@ -14,7 +14,7 @@ from supervisor.settings.sections.models import ElectionSettings
 from supervisor.store.election.leases import Leases
 from supervisor.store.keys import Keys
 from supervisor.store.schedules.control import Control
-from supervisor.store.schedules.fire import FireCode
+from supervisor.store.wire.fire import FireCode
 from supervisor.testing.replica import Replica
 from supervisor.testing.server import Server, driven_time
 from supervisor.testing.world import ReplicaClock, S, World

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from supervisor.core.model import Kind, Outcome
-from supervisor.store.queues.runs import Ack, Queues
+from supervisor.store.queues.runs import Queues
 from supervisor.store.queues.sessions import Sessions
 from supervisor.store.schedules.control import Control
 from supervisor.store.schedules.definitions import Change, Definitions
+from supervisor.store.wire.poll import Ack
 from supervisor.testing.cluster import Cluster
 from supervisor.testing.definitions import schedule_of
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from supervisor.core.schedules.triggers import trigger_of
-from supervisor.store.schedules.fire import FireCode
 from supervisor.store.wire.definition import unpack_definition
+from supervisor.store.wire.fire import FireCode
 from supervisor.testing.world import World
 
 

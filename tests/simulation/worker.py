@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from supervisor.core.model import Kind, Outcome
-from supervisor.store.queues.runs import Ack, FetchedRun, Queues
+from supervisor.store.queues.runs import Queues
 from supervisor.store.queues.sessions import Sessions
+from supervisor.store.wire.poll import Ack, FetchedRun
 from supervisor.testing.world import S, World
 
 TURN_NS = 3 * S // 2

@@ -16,8 +16,9 @@ from supervisor.core.model import Kind, Outcome
 from supervisor.settings.sections.cloudforet import Bridge
 from supervisor.store.producer.connection import current
 from supervisor.store.producer.producer import Producer
-from supervisor.store.queues.runs import Ack, FetchedRun, Queues
+from supervisor.store.queues.runs import Queues
 from supervisor.store.queues.sessions import Sessions
+from supervisor.store.wire.poll import Ack, FetchedRun
 
 STP = "cloudforet.stp"
 EMIT = "cloudforet.emit"

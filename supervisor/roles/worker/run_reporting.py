@@ -21,7 +21,7 @@ import structlog
 from supervisor.core.jobs.trace_context import trace_id_of
 from supervisor.core.model import Outcome
 from supervisor.core.units import SECOND_NS
-from supervisor.store.queues.runs import FetchedRun
+from supervisor.store.wire.poll import FetchedRun
 from supervisor.telemetry import events, metrics
 from supervisor.telemetry.run_context import enter_run, run_fields
 

@@ -27,8 +27,9 @@ from supervisor.roles.worker.run_logs import OutputKeeping
 from supervisor.settings.sections.models import PoolSettings
 from supervisor.store.keys import Keys
 from supervisor.store.producer.producer import Producer
-from supervisor.store.queues.runs import Ack, FetchedRun, Queues, TurnReply, only
+from supervisor.store.queues.runs import Queues, only
 from supervisor.store.queues.sessions import Sessions
+from supervisor.store.wire.poll import Ack, FetchedRun, TurnReply
 from supervisor.telemetry import metrics
 from supervisor.version import __version__
 

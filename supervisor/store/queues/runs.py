@@ -31,25 +31,7 @@ from supervisor.store.queues.reads import (
 from supervisor.store.scripts import Argument, Call
 from supervisor.store.wire.codec import chunks, number, text
 from supervisor.store.wire.envelope import pack
-from supervisor.store.wire.poll import Ack, BrokenRun, Child, FetchedRun, TurnReply, acknowledgement, parse_turn
-
-__all__ = [
-    "CHILDREN_BYTES_MAX",
-    "CHILDREN_MAX",
-    "DEAD_CAP",
-    "ENQUEUE_MAX",
-    "HISTORY",
-    "RELEASE_MAX",
-    "TURN_MAX",
-    "Ack",
-    "BrokenRun",
-    "Child",
-    "Enqueued",
-    "FetchedRun",
-    "Queues",
-    "TurnReply",
-    "UnwantedRun",
-]
+from supervisor.store.wire.poll import Ack, FetchedRun, TurnReply, acknowledgement, parse_turn
 
 ENQUEUE_MAX = 500
 TURN_MAX = 200

@@ -22,26 +22,18 @@ from supervisor.store.wire.codec import number, text, texts
 from supervisor.store.wire.definition import StoredDefinition
 from supervisor.store.wire.fire import (
     DueReply,
-    FireCode,
     FireItem,
     FireReply,
-    FireResult,
     LatenessChange,
     LatenessReply,
     PlanCode,
     PlanItem,
-    Seen,
     parse_due,
     parse_fired,
     parse_lateness,
     parse_planned,
 )
 from supervisor.store.wire.poll import LogEntry
-
-__all__ = [
-    "DueReply", "FireCode", "FireItem", "FireReply", "FireResult", "LogEntry", "PlanCode", "PlanItem",
-    "ScheduleState", "Schedules", "Seen",
-]  # fmt: skip
 
 DECLARE_MAX = 1000
 READ_MAX = 500

@@ -40,7 +40,7 @@ from supervisor.roles.worker.attempt.steps import Steps
 from supervisor.roles.worker.run_logs import OutputKeeping
 from supervisor.roles.worker.run_reporting import RunReporter
 from supervisor.store.queues.run_records import StepCalls
-from supervisor.store.queues.runs import Ack, BrokenRun, FetchedRun
+from supervisor.store.wire.poll import Ack, BrokenRun, FetchedRun
 from supervisor.telemetry.run_context import RunOutput
 
 _GAVE_WAY = {

@@ -32,7 +32,7 @@ from supervisor.core.retry import AGAIN_MAX, Again, GiveUp
 from supervisor.core.supervision.inflight import RunKey
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.run_reporting import RunReporter, identity
-from supervisor.store.queues.runs import Ack, BrokenRun, FetchedRun
+from supervisor.store.wire.poll import Ack, BrokenRun, FetchedRun
 from supervisor.telemetry import event_catalogue, metrics
 from supervisor.telemetry.log_lines.render import end_of_traceback
 from supervisor.telemetry.masking import mask_text

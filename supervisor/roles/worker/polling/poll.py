@@ -23,8 +23,9 @@ from supervisor.core.model import Kind
 from supervisor.core.supervision.scoreboard import SlotState
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.child import ChildContext
-from supervisor.store.queues.runs import CHILDREN_BYTES_MAX, CHILDREN_MAX, Ack, Queues, TurnReply
+from supervisor.store.queues.runs import CHILDREN_BYTES_MAX, CHILDREN_MAX, Queues
 from supervisor.store.queues.sessions import check_session
+from supervisor.store.wire.poll import Ack, TurnReply
 
 ACKS_MAX = 200
 WANT_MAX = 200

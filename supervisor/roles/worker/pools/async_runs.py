@@ -28,7 +28,7 @@ from supervisor.roles.worker.attempt.executor import Execution
 from supervisor.roles.worker.process.heartbeat import Original
 from supervisor.roles.worker.run_reporting import log_as
 from supervisor.roles.worker.runtime import WorkerRuntime
-from supervisor.store.queues.runs import Ack, FetchedRun
+from supervisor.store.wire.poll import Ack, FetchedRun
 
 _EARLY_S = 0.001  # loop timers may fire early
 

@@ -38,7 +38,7 @@ from supervisor.roles.worker.process.heartbeat import STORE_ERRORS, Original
 from supervisor.roles.worker.run_reporting import log_as
 from supervisor.roles.worker.runtime import WorkerRuntime
 from supervisor.store.client.sync_client import Store
-from supervisor.store.queues.runs import Ack, FetchedRun
+from supervisor.store.wire.poll import Ack, FetchedRun
 from supervisor.telemetry.run_context import enter_run
 
 T = TypeVar("T")

@@ -10,8 +10,9 @@ from supervisor.core.model import Envelope, Kind, Outcome, Template
 from supervisor.core.supervision.crash_blame import Death
 from supervisor.core.supervision.inflight import Inflight, RunState, execution_hash
 from supervisor.roles.agent.sessions.reaper import Reaper
-from supervisor.store.queues.runs import Ack, Queues
+from supervisor.store.queues.runs import Queues
 from supervisor.store.queues.sessions import Sessions
+from supervisor.store.wire.poll import Ack
 from tests.kit.servers import Server
 
 SESSION = "r1/worker-cpu-0/1"

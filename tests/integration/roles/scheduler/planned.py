@@ -12,11 +12,14 @@ from supervisor.core.model import Kind, Outcome, ScheduleDef, Template
 from supervisor.roles.agent.election.context import ElectionTiming
 from supervisor.settings.sections.models import ElectionSettings
 from supervisor.store.keys import Keys
-from supervisor.store.queues.runs import Ack, Queues
+from supervisor.store.queues.runs import Queues
 from supervisor.store.queues.sessions import Sessions
 from supervisor.store.schedules.control import Control
 from supervisor.store.schedules.definitions import Change, Definitions
-from supervisor.store.schedules.fire import FireCode, Schedules, ScheduleState
+from supervisor.store.schedules.fire import Schedules
+from supervisor.store.schedules.reads import ScheduleState
+from supervisor.store.wire.fire import FireCode
+from supervisor.store.wire.poll import Ack
 from supervisor.testing.replica import Replica
 from supervisor.testing.server import Server, driven_time
 from supervisor.testing.world import EPOCH_MS, Network, ReplicaClock, World

@@ -11,10 +11,10 @@ import pytest
 from supervisor.core.model import After, Envelope, Exclusion, Kind, Outcome, ScheduleDef, Template
 from supervisor.store.key_table import spell
 from supervisor.store.queues.control import QueueControl
-from supervisor.store.queues.runs import Ack, Child
 from supervisor.store.schedules.backfills import BackfillCalls, Request
 from supervisor.store.schedules.definitions import Definitions
 from supervisor.store.wire.envelope import pack, unpack
+from supervisor.store.wire.poll import Ack, Child
 from tests.integration.roles.scheduler.planned import EPOCH_MS, TEMPLATE, Planned, every, planned
 from tests.integration.roles.scheduler.test_plan_faults import OneFault
 

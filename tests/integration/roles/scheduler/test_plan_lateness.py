@@ -12,10 +12,10 @@ from supervisor.core.model import Outcome
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.operations import schedule_control
 from supervisor.roles.scheduler.fenced_client import Lateness
-from supervisor.store.queues.runs import Ack
 from supervisor.store.schedules.definitions import Definitions
 from supervisor.store.schedules.reads import LATE_MS, Record, Views
 from supervisor.store.wire.fire import LatenessChange
+from supervisor.store.wire.poll import Ack
 from supervisor.testing.world import EPOCH_MS
 from tests.integration.roles.scheduler.planned import Planned, every, planned
 from tests.integration.roles.scheduler.test_plan_faults import OneFault

@@ -9,10 +9,10 @@ from supervisor.core.model import Envelope, Kind, Outcome, Template
 from supervisor.core.schedules.manual_runs import MANUAL, extra_run
 from supervisor.store.producer.job_templates import JobTemplate
 from supervisor.store.queues.control import QueueControl
-from supervisor.store.queues.runs import Ack, Child
 from supervisor.store.schedules.backfills import BackfillCalls, Request
 from supervisor.store.schedules.reads import Views
 from supervisor.store.wire.envelope import pack, unpack
+from supervisor.store.wire.poll import Ack, Child
 from tests.integration.roles.scheduler.planned import EPOCH_MS, Planned, every, planned
 
 LIMITED = Template(

@@ -13,8 +13,9 @@ from supervisor.roles.web.api.base import WAITING_PER_ASKER_MAX
 from supervisor.roles.web.api.routes import PATH
 from supervisor.store.client.sync_client import Store
 from supervisor.store.queues.run_records import AttemptLog, LogItem
-from supervisor.store.queues.runs import Ack, Queues
+from supervisor.store.queues.runs import Queues
 from supervisor.store.queues.sessions import Sessions
+from supervisor.store.wire.poll import Ack
 from tests.integration.roles.web.api_client import KEYS, ask, line
 from tests.kit.builders import envelope
 from tests.kit.waiting import wait_until

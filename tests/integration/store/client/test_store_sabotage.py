@@ -12,8 +12,8 @@ from supervisor.core.model import Kind, Outcome, Release
 from supervisor.store.election.commands import Answer, Command, Commands, Word
 from supervisor.store.election.leases import LeaseCode
 from supervisor.store.queues.control import QueueControl
-from supervisor.store.queues.runs import Ack
 from supervisor.store.scripts import script, script_names
+from supervisor.store.wire.poll import Ack
 from tests.kit.builders import StoreCalls, envelope, schedule
 
 S = "r.1/w-0/1"

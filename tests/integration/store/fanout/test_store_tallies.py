@@ -8,8 +8,8 @@ from typing import Any
 from supervisor.core.model import Envelope, Kind, Outcome, Release, Template
 from supervisor.store.queues.control import QueueControl
 from supervisor.store.queues.run_records import Tallies, Tally
-from supervisor.store.queues.runs import Ack, Child
 from supervisor.store.wire.envelope import pack
+from supervisor.store.wire.poll import Ack, Child
 from tests.kit.builders import StoreCalls, envelope
 
 S, Z = "r.1/w-0/1", "r.1/w-1/1"

@@ -20,8 +20,8 @@ from supervisor.operations.queues import verify
 from supervisor.store.queues.control import QueueControl
 from supervisor.store.queues.reads import PARTS
 from supervisor.store.queues.run_records import Tallies, Tally
-from supervisor.store.queues.runs import Ack, Child
 from supervisor.store.wire.envelope import pack
+from supervisor.store.wire.poll import Ack, Child
 from tests.kit.builders import StoreCalls
 from tests.kit.servers import LONG_ON_FAKEREDIS, leaks
 

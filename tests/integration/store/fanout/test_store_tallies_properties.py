@@ -11,7 +11,7 @@ import pytest
 from supervisor.core.model import Outcome, Release
 from supervisor.store.queues.control import CancelCode, QueueControl
 from supervisor.store.queues.run_records import Tallies
-from supervisor.store.queues.runs import Ack
+from supervisor.store.wire.poll import Ack
 from tests.integration.store.fanout.test_store_tallies import child, end, follow
 from tests.kit.builders import StoreCalls, envelope
 from tests.kit.servers import LONG_ON_FAKEREDIS

@@ -11,8 +11,9 @@ import pytest
 from supervisor.core.model import Envelope, Kind, Outcome
 from supervisor.store.keys import Keys
 from supervisor.store.queues.control import QueueControl
-from supervisor.store.queues.runs import Ack, FetchedRun, Queues
+from supervisor.store.queues.runs import Queues
 from supervisor.store.queues.sessions import Sessions
+from supervisor.store.wire.poll import Ack, FetchedRun
 from supervisor.testing.server import Server, driven_time
 from tests.integration.store.limits.limit_checks import limited, rated
 from tests.kit.builders import envelope

@@ -8,8 +8,9 @@ import pytest
 
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.model import Kind, Outcome, Release
-from supervisor.store.queues.runs import Ack, Child, Enqueued
+from supervisor.store.queues.runs import Enqueued
 from supervisor.store.wire.envelope import pack
+from supervisor.store.wire.poll import Ack, Child
 from tests.integration.store.limits.limit_checks import broken_limits, limit_keys, limited, put, rated, unique
 from tests.kit.builders import StoreCalls, envelope
 

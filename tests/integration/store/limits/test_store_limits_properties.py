@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from supervisor.core.model import Kind, Outcome, Release
-from supervisor.store.queues.runs import Ack
+from supervisor.store.wire.poll import Ack
 from tests.integration.store.limits.limit_checks import broken_limits, limit_keys, limited
 from tests.kit.builders import StoreCalls, envelope
 from tests.kit.servers import LONG_ON_FAKEREDIS

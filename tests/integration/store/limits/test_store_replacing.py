@@ -8,7 +8,8 @@ import pytest
 
 from supervisor.core.model import Envelope, Outcome
 from supervisor.store.queues.control import QueueControl
-from supervisor.store.queues.runs import Ack, UnwantedRun
+from supervisor.store.queues.runs import UnwantedRun
+from supervisor.store.wire.poll import Ack
 from tests.kit.builders import StoreCalls, envelope
 
 S, Z = "r.1/w-0/1", "r.1/w-1/1"

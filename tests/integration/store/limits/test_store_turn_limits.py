@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from supervisor.core.model import Kind, Outcome
-from supervisor.store.queues.runs import Ack
+from supervisor.store.wire.poll import Ack
 from tests.kit.builders import StoreCalls, envelope
 from tests.kit.servers import LONG_ON_FAKEREDIS
 

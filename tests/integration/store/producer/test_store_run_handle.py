@@ -18,8 +18,8 @@ from supervisor.roles.worker.attempt.failure import encoded_result
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.producer.producer import Producer
 from supervisor.store.queues.control import QueueControl
-from supervisor.store.queues.runs import Child
 from supervisor.store.wire.envelope import pack
+from supervisor.store.wire.poll import Child
 from tenure import Run, RunPhase, job
 from tenure.errors import (
     JobFailedError,

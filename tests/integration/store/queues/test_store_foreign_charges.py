@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from supervisor.core.model import Outcome
-from supervisor.store.queues.runs import Ack
+from supervisor.store.wire.poll import Ack
 from tests.kit.builders import StoreCalls, envelope
 
 S = "r1/worker-io-0/1"

@@ -9,9 +9,8 @@ import pytest
 
 from supervisor.core.model import Kind, Outcome
 from supervisor.store.queues.reads import QueueReads
-from supervisor.store.queues.runs import Ack
 from supervisor.store.wire.envelope import pack
-from supervisor.store.wire.poll import BrokenRun, FetchedRun
+from supervisor.store.wire.poll import Ack, BrokenRun, FetchedRun
 from tests.kit.builders import StoreCalls, envelope
 
 SEEDS = int(os.environ.get("TENURE_MUTATIONS", "200")) // 12

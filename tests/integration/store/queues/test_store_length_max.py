@@ -8,8 +8,9 @@ import uuid
 import pytest
 
 from supervisor.core.model import Envelope, Kind, Outcome, Template
-from supervisor.store.queues.runs import Ack, Child, Enqueued
+from supervisor.store.queues.runs import Enqueued
 from supervisor.store.wire.envelope import pack
+from supervisor.store.wire.poll import Ack, Child
 from tests.kit.builders import StoreCalls, envelope
 
 S = "r.1/w-0/1"

@@ -9,8 +9,7 @@ import redis
 
 from supervisor.core.errors import TenureError
 from supervisor.core.model import Kind, Outcome, Release
-from supervisor.store.queues.runs import Ack
-from supervisor.store.wire.poll import fence_parts
+from supervisor.store.wire.poll import Ack, fence_parts
 from tests.integration.store.limits.limit_checks import limited
 from tests.integration.store.queues.control_calls import READY, cancel, control, wanted
 from tests.kit.builders import StoreCalls, envelope, schedule

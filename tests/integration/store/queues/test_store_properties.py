@@ -15,9 +15,10 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initial
 from supervisor.core.model import Kind, Outcome, Release
 from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
-from supervisor.store.queues.runs import Ack, Child, Queues, TurnReply
+from supervisor.store.queues.runs import Queues
 from supervisor.store.queues.sessions import Sessions
 from supervisor.store.wire.envelope import pack
+from supervisor.store.wire.poll import Ack, Child, TurnReply
 from tests.kit.builders import envelope
 
 QUEUE = "default"

@@ -8,7 +8,7 @@ from supervisor.core.model import Kind, Outcome
 from supervisor.roles.agent.maintenance import Retention
 from supervisor.settings.sections.queues import QueueSettings
 from supervisor.store.queues.control import QueueControl
-from supervisor.store.queues.runs import Ack
+from supervisor.store.wire.poll import Ack
 from tests.integration.store.fanout.test_store_tallies import child, end, follow
 from tests.integration.store.limits.limit_checks import limited
 from tests.kit.builders import StoreCalls, envelope

@@ -6,7 +6,7 @@ import pytest
 
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.model import Kind, Outcome
-from supervisor.store.queues.runs import Ack
+from supervisor.store.wire.poll import Ack
 from tests.kit.builders import StoreCalls, envelope
 
 S, Z = "r.1/w-0/1", "r.1/w-1/1"

@@ -10,9 +10,8 @@ from supervisor.core.election.lease import Term
 from supervisor.core.errors import FencedError, PayloadTooLargeError, StoreRefusedError
 from supervisor.core.model import FIRE_BATCH_MAX, Envelope, Kind, Outcome
 from supervisor.store.election.leases import LeaseView
-from supervisor.store.schedules.fire import FireCode
 from supervisor.store.wire.envelope import pack
-from supervisor.store.wire.fire import What
+from supervisor.store.wire.fire import FireCode, What
 from tests.kit.builders import NONCE, StoreCalls, envelope, schedule
 from tests.kit.servers import LONG_ON_FAKEREDIS
 

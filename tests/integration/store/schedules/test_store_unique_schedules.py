@@ -8,8 +8,8 @@ from supervisor.core.model import Kind, Template
 from supervisor.core.schedules.manual_runs import MANUAL, extra_run
 from supervisor.store.election.leases import LeaseView
 from supervisor.store.schedules.control import Control, TriggerCode
-from supervisor.store.schedules.fire import FireCode
 from supervisor.store.wire.envelope import pack
+from supervisor.store.wire.fire import FireCode
 from tests.integration.store.limits.limit_checks import unique
 from tests.integration.store.schedules.backfill_fixture import BackfilledSchedule
 from tests.kit.builders import StoreCalls, schedule

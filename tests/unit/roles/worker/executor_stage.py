@@ -8,7 +8,7 @@ from typing import Any
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Envelope, Kind, Template
 from supervisor.roles.worker.attempt.executor import Execution, Executor
-from supervisor.store.queues.runs import Ack, FetchedRun
+from supervisor.store.wire.poll import Ack, FetchedRun
 from tests.kit.clock import FakeClock
 
 

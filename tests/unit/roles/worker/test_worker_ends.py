@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from supervisor.core.model import Envelope, Kind, Outcome, Template
 from supervisor.roles.worker.run_reporting import FAILURES_MAX, LINES_MAX, RunReporter
-from supervisor.store.queues.runs import FetchedRun
+from supervisor.store.wire.poll import FetchedRun
 from supervisor.telemetry import metrics
 
 SECOND_NS = 1_000_000_000

@@ -6,7 +6,7 @@ import pytest
 
 from supervisor.core.model import Envelope, Kind, Outcome, Template
 from supervisor.roles.worker.run_reporting import RunReporter
-from supervisor.store.queues.runs import FetchedRun
+from supervisor.store.wire.poll import FetchedRun
 from supervisor.telemetry import events
 from supervisor.telemetry.events import Mailbox
 from tests.kit.mailboxes import arrived

@@ -13,7 +13,7 @@ from supervisor.roles.worker.attempt.executor import Execution
 from supervisor.roles.worker.attempt.hooks import Pipeline
 from supervisor.roles.worker.attempt.invocation import JobInvoker
 from supervisor.settings.sections.models import Settings
-from supervisor.store.queues.runs import BrokenRun, FetchedRun
+from supervisor.store.wire.poll import BrokenRun, FetchedRun
 from tests.unit.roles.worker.executor_stage import Stage, fetched
 
 

@@ -17,7 +17,7 @@ from supervisor.roles.worker import run_logs as module
 from supervisor.roles.worker.attempt.executor import Execution
 from supervisor.roles.worker.run_logs import OutputKeeping
 from supervisor.store.keys import Keys
-from supervisor.store.queues.runs import Ack
+from supervisor.store.wire.poll import Ack
 from tests.kit.waiting import wait_until
 from tests.unit.roles.worker.executor_stage import Stage, fetched
 
