@@ -14,10 +14,22 @@ from supervisor.compat.cloudforet.tasks import planning, runtime, stages
 from supervisor.compat.cloudforet.tasks.names import NotImportableError, resolve
 from supervisor.compat.cloudforet.tasks.redaction import Hidden, guarded, resolved
 from supervisor.compat.cloudforet.tasks.schema import TaskError, check, parse
+from supervisor.core.errors import TenureError
 from supervisor.core.jobs.registry import job
 from supervisor.roles.worker.attempt.context import Context
+from supervisor.settings.sections.cloudforet import Bridge
 from supervisor.store.producer.connection import current
 from supervisor.store.queues.bridges import Bridges
+
+
+class NoBridgeError(TenureError):
+    """A task would be pushed to a list that no queue of the configuration names. It may: another replica knows it."""
+
+    def __init__(self, queue: str) -> None:
+        super().__init__(
+            f"nothing was pushed: on this replica queue {queue[:200]!r} has no `bridge: emit`; set it under "
+            f"cloudforet.queues on every replica, or drop this run"
+        )
 
 
 @job("cloudforet.plan", timeout="10m")
@@ -70,7 +82,13 @@ def emit(ctx: Context, task: dict[str, Any], queue: str) -> None:
     """Push one task message to the list from which SpaceONE's workers take the tasks of ``queue``.
 
     Once for this run, however often it is attempted, within a day. The way in is roles/agent/maintenance.py.
+
+    Raises:
+        NoBridgeError: the configuration does not give the tasks of that queue to SpaceONE's workers.
     """
+    # The message has the token in it, and a run names its queue: whoever may enqueue one must not choose the list.
+    if runtime.settings().bridge_of(queue) is not Bridge.EMIT:
+        raise NoBridgeError(queue)
     producer = current()
     message = json.dumps(check(resolved(task)), ensure_ascii=False)
     channel = runtime.settings().channel_of(queue)

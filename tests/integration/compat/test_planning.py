@@ -296,3 +296,20 @@ def test_a_scheduler_may_push_its_tasks_itself(produced: Producer, made: list[An
     assert taken is not None
     assert json.loads(taken)["name"] == "pushed"
     assert produced.keys
+
+
+def test_a_run_pushes_to_no_list_but_that_of_a_queue_with_their_workers(produced: Producer, server: Server) -> None:
+    """Its message has the token in it: a producer that enqueued one for a list of its own would read the token there."""
+    assert produced
+    raw = server.raw()
+    task = {"stages": [{**STAGE, "metadata": {"token": dict(REFERENCE)}}]}
+    lists = ("leak", "q", server.keys.queue("leak").prefix)
+    for number, name in enumerate(lists):
+        with pytest.raises(jobs.NoBridgeError, match="nothing was pushed") as caught:
+            jobs.emit(Context(run_id=f"r{number}", job="cloudforet.emit"), task, queue=name)
+        assert not getattr(caught.value, "ends_run", False)  # the next attempt may be on a replica that was updated
+        assert raw.exists(name) == 0
+
+    jobs.emit(Context(run_id="r", job="cloudforet.emit"), task, queue="out_q")
+
+    assert json.loads(raw.lpop("theirs"))["stages"][0]["metadata"] == {"token": CANARY}
