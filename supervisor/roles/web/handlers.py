@@ -240,7 +240,10 @@ def _shield(pages: Pages, admit: Admit) -> Any:
             kept = {name: refusal.headers[name] for name in _KEPT_HEADERS if name in refusal.headers}
             response = error_response(request, refusal.status, refusal.text or refusal.reason, kept)
         except TimeoutError:
-            response = error_response(request, 503, "no answer within the time allowed")
+            if request.content.is_eof():
+                response = error_response(request, 503, "no answer within the time allowed")
+            else:  # a change begins when its body is there
+                response = error_response(request, 408, "the body did not come within the time allowed, or is broken")
         except Exception:
             HTTP_FAILURES.inc()
             log.exception("request_failed", path=request.path)

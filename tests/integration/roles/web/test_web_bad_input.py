@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import socket
 from typing import Any
 
 import pytest
 
+from supervisor.roles.web import handlers
 from supervisor.roles.web.api.routes import PATH
 from supervisor.store.queues.sessions import Sessions
 from tests.integration.roles.web.api_client import KEYS, ask
@@ -66,6 +68,28 @@ def test_a_key_that_stands_twice_in_a_body_is_refused(api: Any, path: str, body:
     """One of the values would be lost, and the client could not know which."""
     code, shown = ask(api, "POST", f"{PATH}/{path}", "driver", body)
     assert (code, "stands twice" in shown["error"]) == (400, True), shown
+
+
+@pytest.mark.parametrize("rest", [b"2\r\n", b"zz\r\n"])
+def test_a_body_that_does_not_come_is_the_clients_mistake(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, rest: bytes
+) -> None:
+    """It was 503, and a line that a change by the holder of the token may be half done."""
+    monkeypatch.setattr(handlers, "PAGE_S", 0.3)  # inherited by the child
+    api = request.getfixturevalue("api")
+    with (
+        socket.create_connection(("127.0.0.1", api.port), timeout=20) as connection,
+        connection.makefile("rb") as answer,
+    ):
+        connection.sendall(
+            f"POST {PATH}/jobs/mail.send/runs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer DRIVER\r\n"
+            "Expect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
+        )
+        assert [answer.readline(), answer.readline()] == [b"HTTP/1.1 100 Continue\r\n", b"\r\n"]
+        connection.sendall(rest)
+        assert answer.readline().split()[1] == b"408"
+
+    assert "api_change_unfinished" not in api.log.read_text()
 
 
 def test_a_queue_without_room_is_told_with_the_time_to_come_back(api: Any, store: Any) -> None:
