@@ -5,11 +5,14 @@
 --       queue          which
 --       cursor         0 at first, then the one of the previous page
 --
--- Returns  cursor (0 at the end), then session, id, attempt, fetched_ms for each. One may come twice.
+-- Includes  clock
+--
+-- Returns  cursor (0 at the end), then session, id, attempt, fetched_ms for each. One may come twice. A number that
+--          no script wrote counts as 0; a fence without a session is left out: `queue fsck` puts its run back.
 local page = redis.call('HSCAN', keys.run(queue), cursor, 'COUNT', 500)
 local reply = { page[1] }
 for i = 1, #page[2], 2 do
-  local holder, attempt, fetched = string.match(page[2][i + 1], '^(.*)|(%d+)|(%d+)$')
+  local holder, attempt, fetched = string.match(page[2][i + 1], '^(.+)|(%d+)|(%d+)$')
   local is_wanted = holder and holder == session
   if holder and session == '' then
     is_wanted = redis.call('HEXISTS', keys.sessions, holder) == 0
@@ -17,7 +20,8 @@ for i = 1, #page[2], 2 do
   end
   if is_wanted then
     local n = #reply
-    reply[n + 1], reply[n + 2], reply[n + 3], reply[n + 4] = holder, page[2][i], attempt, fetched
+    reply[n + 1], reply[n + 2] = holder, page[2][i]
+    reply[n + 3], reply[n + 4] = moment(attempt) or '0', moment(fetched) or '0'
   end
 end
 return reply

@@ -211,6 +211,21 @@ def test_a_beat_counter_that_nobody_wrote_keeps_no_runs_of_a_lost_machine(server
     assert replica.asked.count("session_condemn") == 1
 
 
+@pytest.mark.parametrize(
+    "fence", [b"|1|1", b"gone/w-0/1|1|" + b"9" * 5000, b"gone/w-0/1|" + b"9" * 400 + b"|1", b"rubbish"]
+)
+def test_a_fence_that_nobody_wrote_keeps_no_other_run_of_its_queue(server: Server, fence: bytes) -> None:
+    """The page that it was read with was refused as a whole, or its session could not be asked about."""
+    replica = Replica(server)
+    replica.hold("gone/w-0/1", "theirs")
+    replica.store.raw.hdel(server.keys.sessions, "gone/w-0/1")  # an orphan: nobody else gives it back
+    replica.store.raw.hset(server.keys.queue("default").run, "spoilt", fence)
+    replica.live_for(60_000)
+
+    assert not replica.store.raw.hexists(server.keys.queue("default").run, "theirs")
+    assert not any(each["event"] == "queue_refused" for each in replica.told)
+
+
 def test_a_session_whose_name_is_no_text_is_passed_over(server: Server) -> None:
     """No call could name it: it was asked about every 50 ms, and every dying one was another session."""
     replica = Replica(server)
