@@ -31,6 +31,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 _int32 = struct.Struct("i").unpack_from
+_NO_GAUGE = (OSError, ValueError, TypeError, AttributeError, RuntimeError, IndexError, RecursionError, struct.error)
 _KINDS = frozenset({"counter", "histogram", "summary"})  # what the name of a file that is read here begins with
 Labels = tuple[tuple[str, str], ...]
 
@@ -173,14 +174,23 @@ class _File:
 def _merge_gauges(paths: list[Path]) -> Iterable[Metric]:
     files = [str(path) for path in paths]
     try:
-        return list(MultiProcessCollector.merge(files))
-    except (OSError, ValueError, RuntimeError, IndexError, struct.error):
-        return list(MultiProcessCollector.merge([file for file in files if _is_sound_gauge(file)]))
+        return _gauges(files)
+    except _NO_GAUGE:
+        return _gauges([file for file in files if _is_sound_gauge(file)])
 
 
 def _is_sound_gauge(file: str) -> bool:
     try:
-        list(MultiProcessCollector.merge([file]))
-    except (OSError, ValueError, RuntimeError, IndexError, struct.error):
+        _gauges([file])
+    except _NO_GAUGE:
         return False
     return True
+
+
+def _gauges(files: list[str]) -> list[Metric]:
+    found = list(MultiProcessCollector.merge(files))
+    for metric in found:
+        texts = (each for sample in metric.samples for each in (sample.name, *sample.labels, *sample.labels.values()))
+        if not all(isinstance(each, str) for each in (metric.name, metric.documentation, *texts)):
+            raise ValueError("a key that the client does not write")
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 from pathlib import Path
@@ -85,17 +86,23 @@ FOREIGN_KEYS = (
 )
 
 
-@table("name, key", [*(("counter_job.db", key) for key in FOREIGN_KEYS), ("cache_job.db", '["x","x",{},"h"]')])
+@table(
+    "name, key",
+    [*itertools.product(("counter_job.db", "gauge_max_job.db"), FOREIGN_KEYS), ("cache_job.db", '["x","x",{},"h"]')],
+)
 def test_a_key_that_the_client_does_not_write_costs_its_file(tmp_path: Path, name: str, key: str) -> None:
     """One made the whole scrape fail, for as long as the file was there; so did a file of a kind that there is not."""
     metrics.prepare(tmp_path)
     metrics.claim_slot("agent")
     metrics.FIRES.labels("fired").inc(5)
+    metrics.SCHEDULES.set(7)
     file = MmapedDict(str(tmp_path / name))  # type: ignore[no-untyped-call]
     file.write_value(key, 1.0, 0.0)  # type: ignore[no-untyped-call]
     file.close()  # type: ignore[no-untyped-call]
 
-    assert b'tenure_fires_total{code="fired"} 5.0' in metrics.exposition(tmp_path)
+    told = metrics.exposition(tmp_path)
+    assert b'tenure_fires_total{code="fired"} 5.0' in told
+    assert b"tenure_schedules 7.0" in told
 
 
 @pytest.mark.parametrize(("kind", "ending"), [(prometheus_client.Counter, "_total"), (prometheus_client.Gauge, "")])
