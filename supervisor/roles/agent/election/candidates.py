@@ -85,8 +85,10 @@ class CandidateList:
             return None  # only the order of campaigns depends on it
         self._number, self._is_refused = number, False
         # What is far ahead of Redis' clock was written by a stranger, or before that clock was set back.
-        dated = [each for each in listed if each.seen_ms <= at.board.header.answered_ms + FORGET_MS]
-        newest_ms = max((each.seen_ms for each in dated), default=0)
+        now_ms = at.board.header.answered_ms
+        dated = [each for each in listed if each.seen_ms <= now_ms + FORGET_MS]
+        # Nor does a time ahead of that clock make the others old.
+        newest_ms = max((each.seen_ms for each in dated if each.seen_ms <= now_ms), default=0)
         if self._memory.state is State.LEADER:
             known = {each.replica for each in dated if each.seen_ms >= newest_ms - FORGET_MS}
             yield from self._forget([each.replica for each in listed if each.replica not in known])

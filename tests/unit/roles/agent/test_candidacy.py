@@ -80,6 +80,16 @@ def test_a_better_candidate_goes_first() -> None:
     assert follower.script == "lease_campaign"
 
 
+def test_an_entry_ahead_of_the_clock_of_redis_makes_no_other_old() -> None:
+    """It was written by a stranger, or before that clock was set back; for an hour nobody else counted."""
+    ahead_ms = Scripted().clock.right_ms() + 3_600_000
+    young = CandidateInfo(replica="young", started_ms=900, seen_ms=100_000)
+    follower = standing_by(CandidateInfo(replica="ahead", participates=False, seen_ms=ahead_ms), young)
+    follower.answer(RELEASED)
+
+    assert isinstance(follower.step, Sleep), "it leaves the younger one its time"
+
+
 @pytest.mark.parametrize(
     "other",
     [
