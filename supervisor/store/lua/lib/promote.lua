@@ -34,6 +34,7 @@ local function read(...)
 end
 
 -- Promote what is due. A retry, or a run that came too early for its rate, is older than what waits: it goes to the head.
+-- One that asked to run again, and has not failed, goes to the tail: what waits may be what it waits for.
 -- One that crashed its worker goes on alone, so that it takes no neighbours with it.
 -- Returns when the next one is due: false for none, or where a foreign key is in the way; nil where that is not known.
 local function promote(queue, now)
@@ -49,11 +50,11 @@ local function promote(queue, now)
     if data[n] then
       local head, header = head_of(data[n]), header_of(data[n])
       local kind = string.sub(head, 1, 1)
-      local _, crashes = charges(att[n])
+      local attempts, crashes = charges(att[n])
       if crashes > 0 then
         add(tails, keys.suspect(queue, kind), id)
       else
-        add((att[n] or (header and limits_in(header).rate)) and heads or tails, ready(queue, head), id)
+        add((attempts > 0 or (header and limits_in(header).rate)) and heads or tails, ready(queue, head), id)
         if header and not att[n] then
           newer[#newer + 1] = n
         end
