@@ -97,7 +97,8 @@ def plugin_show(*, name: str, load_settings: LoadSettings) -> None:
     }
     if not is_table():
         print_value(value)
-        print_rows([value], columns=COLUMNS)
+        return
+    print_rows([value], columns=COLUMNS)
     print_section("Standing", value["standing"], columns=STANDING, empty="no run has needed it yet")
     rows = [{"schedule": each} for each in schedules]
     print_section("Schedules", rows, columns=("schedule",), empty="none runs it")
@@ -292,9 +293,12 @@ def _params(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        body = path.read_bytes()[: PARAMS_BYTES_MAX + 1]
+        with path.open("rb") as file:
+            body = file.read(PARAMS_BYTES_MAX + 1)
     except OSError as error:
         raise click.UsageError(f"--params {path} cannot be read: {error.strerror}") from None
+    if len(body) > PARAMS_BYTES_MAX:
+        raise click.UsageError(f"--params {path} is larger than {PARAMS_BYTES_MAX >> 20} MiB")
     found: Any = None
     with suppress(msgspec.DecodeError):
         found = read_unrepeated(body)
