@@ -16,7 +16,7 @@ from supervisor.clock import SystemClock
 from supervisor.core.errors import StoreUnavailableError
 from supervisor.core.events import LEVELS
 from supervisor.operations import events as operations
-from supervisor.operations.events import READ_MAX, KeptEvent
+from supervisor.operations.events import EVENT_ID, READ_MAX, KeptEvent
 
 LISTEN_S = 1.0
 COLUMNS = ("time", "level", "reason", "subject", "count", "note", "replica", "role")
@@ -64,6 +64,8 @@ def events(
       tenure events --since 1h --level warning
       tenure events --follow --reason leader_acquired --reason leader_lost -o json
     """
+    if after and not EVENT_ID.fullmatch(after):
+        raise click.BadParameter("is no id of an event: `tenure events -o json` shows them", param_hint="--after")
     least = LEVELS.index(level)
 
     def is_wanted(kept: KeptEvent) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from supervisor.operations import Operation, one
+from supervisor.store.event_log import EVENT_ID as EVENT_ID  # noqa: PLC0414 - for those who name one
 from supervisor.store.event_log import READ_MAX, EventLog, KeptEvent
 from supervisor.store.event_log import listened as listened  # noqa: PLC0414 - for those who follow the stream
 from supervisor.store.keys import Keys

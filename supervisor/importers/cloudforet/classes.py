@@ -12,12 +12,15 @@ Does not guarantee
 from __future__ import annotations
 
 import ast
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
+
+from supervisor.trust import open_regular
 
 SOURCE_BYTES_MAX = 2 * 1024 * 1024
 DEPTH_MAX = 16
@@ -158,8 +161,11 @@ class Sources:
             place = directory.joinpath(*parts)
             for path in (place.with_name(f"{place.name}.py"), place / "__init__.py"):
                 try:
-                    if path.stat().st_size <= SOURCE_BYTES_MAX:
-                        return path, ast.parse(path.read_bytes(), filename=str(path))
+                    # Nobody named this file: a pipe or device in its place must not hold up a start or a reload.
+                    with os.fdopen(open_regular(path, follows=True), "rb") as file:
+                        text = file.read(SOURCE_BYTES_MAX + 1)
+                    if len(text) <= SOURCE_BYTES_MAX:
+                        return path, ast.parse(text, filename=str(path))
                 except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
                     continue
         return None

@@ -55,6 +55,14 @@ def test_another_word_after_version_is_a_usage_error(tmp_path: Path) -> None:
     assert tenure(tmp_path, "--version=short").returncode == 2
 
 
+def test_what_is_no_id_of_an_event_is_a_usage_error(tmp_path: Path) -> None:
+    """Told before Redis is asked, which would refuse it as if the configuration were wrong."""
+    done = tenure(tmp_path, "events", "--after", "yesterday", **NOWHERE | {"TENURE_CONFIG": ""})
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--after: is no id of an event" in done.stderr
+
+
 # kube-scheduler's own cases (cmd/kube-scheduler/app/server_test.go, "leader election …"), and two of the rule itself.
 LEASE, PERIOD, TIMEOUT = "lease_duration", "renew_period", "renew_timeout"
 DEFAULTS = {LEASE: "5s", PERIOD: "1s", TIMEOUT: "750ms"}

@@ -124,6 +124,7 @@ def test_a_plugin_is_run_here_for_debugging(desk: Path) -> None:
         (("run", "helo"), 78, "no plugin is called 'helo'; did you mean hello?"),
         (("run", "gone"), 78, "cannot be imported"),
         (("run", "hello", "--params", "none.json"), 2, "cannot be read: No such file"),
+        (("run", "hello", "--params", "/dev/zero"), 2, "is larger than 8 MiB"),
         (("run", "hello", "--params", "hello.py"), 2, "must hold a JSON object of options, secrets, task"),
     ],
 )

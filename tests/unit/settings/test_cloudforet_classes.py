@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from supervisor.importers.cloudforet.classes import Sources, TimingKind, split_name
@@ -54,6 +55,9 @@ def test_what_names_no_class_is_refused(name: str) -> None:
 
 
 def test_sources_that_cannot_be_read_tell_nothing(tmp_path: Path) -> None:
-    """A syntax error, a circle of imports, a module that is not there."""
+    """A syntax error, a circle of imports, a module that is not there, a pipe or device in its place."""
     found = sources(tmp_path, bad="class A(:\n", a="from b import X\n", b="from a import X\n")
-    assert [found.find(name).kind for name in ("bad.A", "a.X", "absent.A")] == [None, None, None]
+    os.mkfifo(tmp_path / "pipe.py")
+    (tmp_path / "endless.py").symlink_to("/dev/zero")
+    names = ("bad.A", "a.X", "absent.A", "pipe.A", "endless.A")
+    assert [found.find(name).kind for name in names] == [None] * 5
