@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -156,9 +155,13 @@ def _found_files() -> list[Path]:
     found = [file for file in DEFAULT_FILES if _is_there(file)][:1]
     distrusted = []
     for file in discover(found, []):
-        with suppress(OSError):  # told when it is read
-            if why := distrust_path(file):
-                distrusted.append((file, why))
+        try:
+            why = distrust_path(file)
+        except OSError as error:  # not read either: whoever owns its place could open that a moment later
+            remedy = "check path and rights, or name a file: --config"
+            raise ConfigError([Problem(str(file), "", f"cannot be read: {error.strerror}", remedy)]) from error
+        if why:
+            distrusted.append((file, why))
     if distrusted:
         remedy = f"if you trust it, name it: --config {found[0]}; else run this in another directory"
         raise ConfigError([Problem(str(file), "", f"is not read by itself: {why}", remedy) for file, why in distrusted])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from pathlib import Path
@@ -140,4 +141,20 @@ def test_a_default_configuration_that_may_not_be_entered_is_a_problem(here: Path
     here.chmod(0o711)
 
     with as_nobody(), pytest.raises(ConfigError, match=r"config/tenure.yaml: cannot be read: Permission denied"):
+        read_settings(())
+
+
+def test_a_default_configuration_that_could_not_be_judged_is_not_read(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever owns the place may open it as soon as it was looked at, with a file of theirs in it."""
+    (here / "config").mkdir()
+    (here / "config/tenure.yaml").write_text("cluster: planted\n")
+
+    def judged_too_early(_path: Path) -> str:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr("supervisor.trust.distrust_path", judged_too_early)
+
+    with pytest.raises(ConfigError, match=r"config/tenure.yaml: cannot be read: Permission denied"):
         read_settings(())
