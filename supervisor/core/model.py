@@ -46,7 +46,8 @@ class Release(StrEnum):
     """Reason for which runs go back to their queue without an acknowledgement by their worker."""
 
     UNSTARTED = "unstarted"  # fetched, never begun: nothing charged
-    INTERRUPTED = "interrupted"  # a stop or the loss of a node cut it off: no attempt charged
+    INTERRUPTED = "interrupted"  # a stop cut it off: no attempt charged
+    VANISHED = "vanished"  # as INTERRUPTED, with its whole replica; dead once that happened six times in a row
     CRASHED = "crashed"  # it took its process down, or overran its hard deadline: a crash is charged
     SUSPECT = "suspect"  # one of several in a process that died: run alone next, nothing charged
     CRASHED_UNSTARTED = (
@@ -59,7 +60,7 @@ class Release(StrEnum):
     @property
     def reason(self) -> str:
         """The same in logs and metrics, where it does not matter whether the run had begun."""
-        return self.value.removeprefix("pre")
+        return "interrupted" if self is Release.VANISHED else self.value.removeprefix("pre")
 
 
 class Template(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

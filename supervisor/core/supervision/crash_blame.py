@@ -109,7 +109,7 @@ def assign(
             main thread shows it before and after each.
     """
     if death is Death.NODE_LOST:
-        return [Release.INTERRUPTED] * len(held)
+        return [Release.VANISHED] * len(held)
     entries = {(entry.execution, entry.attempt): entry for entry in table or ()}
     found = [entries.get((run.execution, run.attempt)) for run in held]
     if death is Death.STOPPED:

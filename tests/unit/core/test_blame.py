@@ -206,7 +206,8 @@ def test_the_loss_of_a_node_charges_nobody() -> None:
     """Power and networks fail without any job's help."""
     found = blamed(held("a", "b"), [entry("a", RunState.STARTED)], death=Death.NODE_LOST)
 
-    assert set(found.values()) == {Release.INTERRUPTED}
+    assert set(found.values()) == {Release.VANISHED}
+    assert Release.VANISHED.reason == "interrupted"
 
 
 @table(

@@ -5,9 +5,9 @@
 --       history        how many ended attempts each queue remembers
 --       dead_cap       how many dead runs each queue keeps
 --       detail         what ended their process, for people; may be empty
---       items...       queue, id, how: once for each run. How is unstarted, interrupted, crashed or suspect, the last two
---                      with `pre` in front if it never began; behind it ` <attempt>|<fetched_ms>` where only that execution
---                      is meant, and not any of the session's
+--       items...       queue, id, how: once for each run. How is unstarted, interrupted, vanished, crashed or suspect, the
+--                      last two with `pre` in front if it never began; behind it ` <attempt>|<fetched_ms>` where only
+--                      that execution is meant, and not any of the session's
 -- Includes  room
 --           run
 --
@@ -16,11 +16,14 @@
 --
 -- To the head of the list that the run came from. A crash is charged, and the run goes on alone: the first time at once,
 -- since machines kill processes, too, then after 5 and 30 s, so that a poisonous one cannot storm; at its last it is dead.
--- A run that was in flight beside others when the process died runs
--- alone next. What must not run twice and may have begun is dead: "lost". A run whose end a person asked for, which its
--- worker did not live to obey, ends cancelled.
+-- A run that was in flight beside others when the process died runs alone next. A lost replica charges nobody, but a run
+-- may be what takes it down: one that was executed in more than LOSSES_FREE of them, without failing or ending in between,
+-- runs alone, and is dead at LOSSES_MAX. What must not run twice and may have begun is dead: "lost". A run whose end a
+-- person asked for, which its worker did not live to obey, ends cancelled.
 local FIELDS, DELAYS_MS, CRASHES_MAX = 3, { 0, 5000, 30000 }, 1000 -- as in job_options
-local HOW = { unstarted = true, interrupted = true, crashed = true, suspect = true, precrashed = true, presuspect = true }
+local LOSSES_FREE, LOSSES_MAX = 2, 6
+local HOW = { unstarted = true, interrupted = true, vanished = true, crashed = true, suspect = true, precrashed = true,
+  presuspect = true }
 local detail = string.gsub(string.sub(detail or '', 1, 200), '[%c|]', '/')
 local reclaimed = detail == '' and 'reclaimed' or 'reclaimed: ' .. detail
 if session == '' or not_whole(history, dead_cap) or (#ARGV - FIRST + 1) % FIELDS ~= 0 then
@@ -53,15 +56,28 @@ local function kill(queue, id, attempt, template, reason)
   return reason
 end
 
+-- Count one more lost replica in the record of the run's last failure, which its end or next failure replaces.
+local function losses_of(queue, id, attempt)
+  local err = redis.call('HGET', keys.err(queue), id) or ''
+  local rest, losses = string.match(err, '^(.*),"losses":(%d%d?)}$')
+  losses = (tonumber(losses) or 0) + 1
+  rest = rest or string.match(err, '^({.+)}$') or '{"reason":"interrupted","attempt":' .. whole(tonumber(attempt) or 0)
+  redis.call('HSET', keys.err(queue), id, rest .. ',"losses":' .. whole(losses) .. '}')
+  return losses
+end
+
 local function put_back(queue, id, how, has_begun, attempt, data, template)
   local attempts, crashes, interrupts = charges(redis.call('HGET', keys.att(queue), id))
   local letter = string.sub(data, 1, 1)
   if has_begun and template['at_most_once'] == true then return kill(queue, id, attempt, template, 'lost') end
   crashes = crashes + (how == 'crashed' and 1 or 0)
-  interrupts = interrupts + ((how == 'interrupted' or how == 'suspect') and 1 or 0) -- so that the fence a job sees grows
+  local is_interruption = how == 'interrupted' or how == 'vanished' or how == 'suspect'
+  interrupts = interrupts + (is_interruption and 1 or 0) -- so that the fence a job sees grows
   if crashes + interrupts + attempts > 0 then
     redis.call('HSET', keys.att(queue), id, whole(attempts) .. ',' .. whole(crashes) .. ',' .. whole(interrupts))
   end
+  local losses = how == 'vanished' and losses_of(queue, id, attempt) or 0
+  if losses >= LOSSES_MAX then return kill(queue, id, attempt, template, 'crashed') end
   local pause = 0
   if how == 'crashed' then
     if crashes >= math.min(CRASHES_MAX, tonumber(template['max_crashes']) or 3) then
@@ -71,13 +87,13 @@ local function put_back(queue, id, how, has_begun, attempt, data, template)
   end
   if pause > 0 then
     redis.call('ZADD', keys.later(queue), whole(now + pause), id)
-  elseif how == 'crashed' or how == 'suspect' then
+  elseif how == 'crashed' or how == 'suspect' or losses > LOSSES_FREE then
     redis.call('RPUSH', keys.suspect(queue, letter), id)
   else
     redis.call('LPUSH', crashes > 0 and keys.suspect(queue, letter) or ready(queue, data), id)
   end
   ring(queue, letter, 1)
-  return how
+  return how == 'vanished' and 'interrupted' or how
 end
 
 local function note(queue, id, outcome, attempt, fetched, template)
@@ -105,7 +121,7 @@ for i = #ARGV - FIELDS + 1, FIRST, -FIELDS do -- backwards: the head keeps their
     elseif data then
       local template = template_of(data)
       local ended = put_back(queue, id, how, has_begun, attempt, data, template)
-      count_add(queue, 'reclaim_' .. how, 1)
+      count_add(queue, 'reclaim_' .. (how == 'vanished' and 'interrupted' or how), 1)
       if ended ~= 'unstarted' and ended ~= 'suspect' then
         note(queue, id, ended, attempt, fetched, template)
       end

@@ -86,6 +86,44 @@ def test_an_interruption_charges_no_attempt(world: StoreCalls) -> None:
     assert world.run(world.queues.recent("default"))[0].outcome == "interrupted"
 
 
+def test_a_run_that_takes_its_replicas_down_runs_alone_and_ends_dead(world: StoreCalls) -> None:
+    """From outside it is a lost machine each time: two charge nothing, and the sixth in a row is no accident."""
+    world.open(S)
+    world.enqueue(envelope("a", max_crashes=1))
+    for loss in range(6):
+        is_alone = loss > 2
+        assert not is_alone or world.fetch(S) == [], "nobody else is in its process from the third loss on"
+        run = world.turn(S, want=1, want_suspect=is_alone).runs[0]
+        assert (run.attempt, run.crashes, run.interrupts, run.suspect) == (1, 0, loss, is_alone)
+        release(world, ("a", Release.VANISHED))
+
+    dead = world.run(world.queues.dead("default"))[0]
+    assert (dead.error["reason"], dead.crashes) == ("crashed", 0)
+    assert [entry.outcome for entry in world.run(world.queues.recent("default"))] == ["crashed", *["interrupted"] * 5]
+    assert world.fsck() == []
+
+
+def test_lost_replicas_are_counted_from_the_last_failure_on(world: StoreCalls) -> None:
+    """Who failed or ended in between did not take them down. What is known of that failure stays."""
+    world.open(S)
+    world.enqueue(envelope("a"))
+    for attempt in range(1, 5):
+        for _ in range(2):
+            world.fetch(S)
+            release(world, ("a", Release.VANISHED))
+        assert world.turn(S, want=1).runs[0].attempt == attempt
+        error = {"message": "no route"}
+        world.ack(S, "a", attempt=attempt, outcome=Outcome.RETRY, error=error, retry_delay_ms=60_000)
+        world.make_due("a")
+
+    world.fetch(S)
+    release(world, ("a", Release.VANISHED))
+    record = world.raw.hget(world.keys.queue("default").err, "a")
+    assert b"no route" in record
+    assert record.endswith(b',"losses":1}')
+    assert world.run(world.queues.dead("default")) == []
+
+
 def test_crashes_are_charged_delayed_and_end_dead(world: StoreCalls) -> None:
     """A poisonous run takes down at most max_crashes workers, ever more rarely; one that a machine cut off begins at once."""
     world.open(S)
@@ -161,7 +199,7 @@ def test_a_run_that_ended_a_process_stays_alone_when_it_is_given_back(world: Sto
     assert world.fsck() == []
 
 
-BEGAN = {Release.INTERRUPTED, Release.CRASHED, Release.SUSPECT}
+BEGAN = {Release.INTERRUPTED, Release.VANISHED, Release.CRASHED, Release.SUSPECT}
 
 
 @pytest.mark.parametrize(("how", "state"), [(how, "dead" if how in BEGAN else "queued") for how in Release])
