@@ -15,6 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from supervisor.core.network import userinfo_of
 from supervisor.importers import FORMATS, KEY
 from supervisor.importers.cloudforet.classes import Sources
 from supervisor.importers.cloudforet.layers import Layers, read_document
@@ -164,9 +165,10 @@ _HEADER = """\
 """
 _NAMES = ("authentication", "authorization", "TOKEN_INFO")  # kinds of handlers, and where a token is: no credentials
 _NO_SECRET = (("redis", "url"), ("cloudforet", "packages"))
-_PASSWORD = re.compile(r"(?i)(password|passwd|passphrase|pwd|secret|pin)\Z")  # what may be a number
+_NUMBER = re.compile(r"(?i)(password|passwd|passphrase|pwd|secret|pin|token|api_?key)\Z")  # what may be a number
 _KEY = re.compile(r"(?i)(private|encryption|signing|access|master|shared)_?key(_?(pem|hex|base64))?\Z")
 _PRIVATE_KEY = "PRIVATE KEY-----"
+_QUERY_SECRET = re.compile(r"(?i)[?&](password|auth|token)=[^&]")
 
 
 def to_yaml(conversion: Converted, files: Sequence[Path]) -> str:
@@ -189,15 +191,19 @@ def to_yaml(conversion: Converted, files: Sequence[Path]) -> str:
 
 def _shown(node: Node, path: TreePath, variables: dict[str, str]) -> Node:
     if not isinstance(node.value, str):
-        is_secret = _is_number(node.value) and _PASSWORD.search(str(path[-1])) is not None and _is_free(path)
+        name = next((step for step in reversed(path) if isinstance(step, str)), "")  # of a list that of all its items
+        is_secret = _is_number(node.value) and _is_free(path) and any(each.search(name) for each in (_NUMBER, _KEY))
         return _variable_for(node, path, variables) if is_secret else node
-    if REFERENCE.search(node.value.replace("$${", "")):
-        return Node(_absolute(node), node.origin)
-    return _variable_for(node, path, variables) if _is_secret(node.value, path) else node
+    has_reference = REFERENCE.search(node.value.replace("$${", "")) is not None
+    if path[:2] not in _NO_SECRET and (_is_beside_reference if has_reference else _is_secret)(node.value, path):
+        return _variable_for(node, path, variables)
+    return Node(_absolute(node), node.origin) if has_reference else node
 
 
 def _variable_for(node: Node, path: TreePath, variables: dict[str, str]) -> Node:
     name = _variable(path)
+    while name in variables:  # of another path that differs in other characters than letters and digits
+        name += "_2"
     variables[name] = ".".join(map(str, path))
     return Node(f"${{env:{name}}}", node.origin)
 
@@ -211,8 +217,16 @@ def _is_free(path: TreePath) -> bool:
     return path[:2] == ("cloudforet", "config") or (path[:1] == ("schedules",) and "options" in path)
 
 
+def _is_beside_reference(text: str, _path: TreePath) -> bool:
+    """Return whether a text has, beside its references, credentials of a URL or a private key."""
+    rest = REFERENCE.sub("", text)
+    who = userinfo_of(rest)
+    user, colon, password = rest[slice(*who)].partition(":") if who is not None else ("", "", "")
+    return bool(password if colon else user) or _QUERY_SECRET.search(rest) is not None or _PRIVATE_KEY in rest
+
+
 def _is_secret(text: str, path: TreePath) -> bool:
-    if not text or path[:2] in _NO_SECRET:
+    if not text:
         return False
     if mask_url(text) != text or _PRIVATE_KEY in text:
         return True

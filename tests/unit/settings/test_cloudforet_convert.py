@@ -51,7 +51,7 @@ def test_what_is_written_loads_natively_and_means_the_same(cloudforet: Cloudfore
     assert native.conversion is None
 
 
-def test_no_secret_is_written(cloudforet: CloudforetDesk) -> None:
+def test_no_secret_is_written(cloudforet: CloudforetDesk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Passwords and tokens become variables that the head of the file lists; references stay what they are."""
     cloudforet.write("secrets/token", "t0ken-in-a-file")
     cloudforet.write(
@@ -60,14 +60,27 @@ def test_no_secret_is_written(cloudforet: CloudforetDesk) -> None:
         "TOKEN: ${file:../secrets/token}\n"
         f"KEYS: {{private_key: {CANARY}-6, ENCRYPTION_KEY_HEX: {CANARY}-7, x: '-----BEGIN RSA PRIVATE KEY-----{CANARY}-8'}}\n"
         "OTHER: {password: 71829304, password_length_min: 12, pin: 71829304, key: name}\n"
+        "NUMBERS: {api_key: 71829304, tokens: {encryption_key: [71829304]}, max_tokens: 13}\n"
+        f"ALIKE: {{a-b: {{password: {CANARY}-a}}, a_b: {{password: {CANARY}-b}}, empty: {{password: ''}}}}\n"
+        f"BESIDE: {{uri: 'mongodb://me:{CANARY}-9@${{env:HOST}}/db', hook: 'https://${{env:HOST}}/?token={CANARY}-0'}}\n"
+        "REFERENCES: {uri: 'mongodb://me:${env:PW}@mongo/db', hook: 'https://h/?token=${env:PW}', who: 'https://${env:PW}@h'}\n"
         f"DATABASES: {{default: {{host: mongo, password: {CANARY}-3, uri: 'mongodb://me:{CANARY}-4@mongo/db'}}}}\n"
         f"SCHEDULERS: {{s: {{backend: a.B, queue: q, interval: 60, options: {{api_key: {CANARY}-5}}}}}}\n",
     )
+    monkeypatch.setenv("HOST", "mongo")
+    monkeypatch.setenv("PW", "s3cret-of-a-variable")
     text = converted("etc/application.yaml")
     assert CANARY not in text
     assert "71829304" not in text
     assert "password_length_min: 12" in text
     assert "key: name" in text
+    assert "max_tokens: 13" in text
+    assert "set the variable CLOUDFORET_CONFIG_ALIKE_A_B_PASSWORD: cloudforet.config.ALIKE.a-b.password" in text
+    assert "set the variable CLOUDFORET_CONFIG_ALIKE_A_B_PASSWORD_2: cloudforet.config.ALIKE.a_b.password" in text
+    assert "password: ''" in text
+    assert "uri: mongodb://me:${env:PW}@mongo/db" in text
+    assert "hook: https://h/?token=${env:PW}" in text
+    assert "who: https://${env:PW}@h" in text
     assert "t0ken" not in text
     assert "password: ${env:REDIS_PASSWORD}" in text
     assert "SCHEDULERS.s.api_key: lies in Redis with every run" in text
