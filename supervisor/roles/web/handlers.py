@@ -17,6 +17,7 @@ import structlog
 from aiohttp import web
 
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
+from supervisor.core.json_values import escape_controls
 from supervisor.core.supervision import health
 from supervisor.core.supervision.health import HealthEndpoint
 from supervisor.roles.child import ChildContext
@@ -190,7 +191,7 @@ class Pages:
         shown = status(self._child, await self._overviews.get())
         page = dashboard.page(shown, self.checks(HealthEndpoint.READYZ), _INDEX, refreshes="refresh" in request.query)
         headers = {"Content-Security-Policy": dashboard.POLICY}
-        return web.Response(text=page, content_type="text/html", headers=headers)
+        return web.Response(text=escape_controls(page), content_type="text/html", headers=headers)
 
 
 def health_application(pages: Pages, admit: Admit) -> web.Application:

@@ -285,9 +285,11 @@ def test_no_page_sends_a_control_that_redis_holds(api: Any, store: Store) -> Non
     store.command("ZADD", KEYS.schedule_next, 4_000_000_000_000, plan.decode())
 
     for path in (*READS, "/readyz?verbose", *(filled(each.path) for each in ROUTES if each.method == "GET")):
-        _, _, body = api.ask(path, Authorization="Bearer OWNER")
-        assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]", body), path
-    assert r"\x1b[31m" in api.ask("/statusz", Authorization="Bearer OWNER")[2]
+        for accept in ("*/*", "text/html"):
+            _, _, body = api.ask(path, Authorization="Bearer OWNER", Accept=accept)
+            assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e]", body), (path, accept)
+    for path, accept in (("/statusz", "*/*"), ("/", "text/html")):
+        assert r"\x1b[31m" in api.ask(path, Authorization="Bearer OWNER", Accept=accept)[2]
 
 
 def test_the_document_is_the_one_that_is_checked_in(api: Any) -> None:
