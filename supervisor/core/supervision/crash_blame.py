@@ -75,7 +75,7 @@ def describe_death(
 ) -> str:
     """Describe how a worker process ended, for the record of the runs that it held.
 
-    held: all runs that the session holds according to Redis.
+    Args:
         cause: why the parent asked it to go, if it did.
         last_exit: how it ended, as the board has it: the exit code, or 256 and the signal. None: not known.
         is_out_of_memory: whether the kernel killed a process of ours for memory since the last death.

@@ -51,7 +51,7 @@ _read_step = json_reader(Step)
 
 
 class StepCalls(CallBuilder):
-    """x's attempt."""
+    """Builds the calls for the steps of one run's attempt."""
 
     def __init__(self, keys: Keys, *, run_id: str, queue: str, fence: str, born: str) -> None:
         """Build it.

@@ -6,8 +6,8 @@
 --
 -- Returns  for each run: queue (empty: unknown), and where it was: later (now it is ready), or where it still is
 --
--- As when its time had come: a retry goes to the head, since it is older than what waits, any other to the tail; one that
--- crashed its worker goes on alone.
+-- As when its time had come: what failed goes to the head, since it is older than what waits, any other to the tail, also
+-- one that asked to run again; one that crashed its worker goes on alone.
 local reply, queues, refused = {}, queues_named(FIRST)
 if refused then return refused end
 for i = FIRST, #ARGV, RUN_FIELDS do
@@ -17,12 +17,11 @@ for i = FIRST, #ARGV, RUN_FIELDS do
   if data then
     reply[n + 2] = place_of(queue, id, data)
     if reply[n + 2] == 'later' then
-      local charged = redis.call('HGET', keys.att(queue), id)
-      local _, crashes = charges(charged)
+      local attempts, crashes = charges(redis.call('HGET', keys.att(queue), id))
       if crashes > 0 then
         redis.call('RPUSH', keys.suspect(queue, string.sub(data, 1, 1)), id)
       else
-        redis.call(charged and 'LPUSH' or 'RPUSH', ready(queue, data), id)
+        redis.call(attempts > 0 and 'LPUSH' or 'RPUSH', ready(queue, data), id)
       end
       redis.call('ZREM', keys.later(queue), id)
       ring(queue, string.sub(data, 1, 1), 1)

@@ -203,6 +203,18 @@ def test_a_delayed_run_starts_now(world: StoreCalls) -> None:
     assert again == [Placed("default", "running")]
 
 
+def test_a_run_that_asked_to_run_again_starts_now_behind_those_that_wait(world: StoreCalls) -> None:
+    """As when its time had come: it may wait for one of them."""
+    world.open(S)
+    world.enqueue(envelope("asks"))
+    assert world.fetch(S) == ["asks"]
+    world.ack(S, "asks", Outcome.AGAIN, retry_delay_ms=60_000)
+    world.enqueue(envelope("awaited"))
+    assert world.run(control(world).hasten([("", "asks")])) == [Placed("default", "later")]
+    assert world.fetch(S) == ["awaited", "asks"]
+    assert world.fsck() == []
+
+
 def test_a_priority_is_changed_back_and_forth_and_the_run_runs_once(world: StoreCalls) -> None:
     """Each change leaves a stale entry behind; none may be taken for the run."""
     world.open(S)
