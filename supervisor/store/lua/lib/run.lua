@@ -44,3 +44,11 @@ local function give_up(queue, id, now, cap, err)
     erase(queue, unpack(old))
   end
 end
+
+-- An execution ended without taking its replica along: lost replicas (release_runs.lua) are counted anew from here on.
+local function forget_losses(queue, id)
+  local rest = string.match(redis.call('HGET', keys.err(queue), id) or '', '^(.*),"losses":%d%d?}$')
+  if rest then
+    redis.call('HSET', keys.err(queue), id, rest .. '}')
+  end
+end

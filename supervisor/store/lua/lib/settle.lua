@@ -80,6 +80,7 @@ local function finish(queue, id, outcome, attempt, fetched, more, data, att, kep
   if outcome == 'again' then -- its job asked for it; counted as an interruption, so that the fence a job sees grows
     push(kept.att, id, whole(attempts) .. ',' .. whole(crashes) .. ',' .. whole(interrupts + 1))
     push(kept.later, whole(t.now + more.delay), id)
+    forget_losses(queue, id)
     return 'again'
   end
   local charged = attempt .. ',' .. whole(crashes) .. ',' .. whole(interrupts)

@@ -17,9 +17,9 @@
 -- To the head of the list that the run came from. A crash is charged, and the run goes on alone: the first time at once,
 -- since machines kill processes, too, then after 5 and 30 s, so that a poisonous one cannot storm; at its last it is dead.
 -- A run that was in flight beside others when the process died runs alone next. A lost replica charges nobody, but a run
--- may be what takes it down: one that was executed in more than LOSSES_FREE of them, without failing or ending in between,
--- runs alone, and is dead at LOSSES_MAX. What must not run twice and may have begun is dead: "lost". A run whose end a
--- person asked for, which its worker did not live to obey, ends cancelled.
+-- may be what takes it down: one that was executed in more than LOSSES_FREE of them, with no other end of an execution in
+-- between, runs alone, and is dead at LOSSES_MAX. What must not run twice and may have begun is dead: "lost". A run whose
+-- end a person asked for, which its worker did not live to obey, ends cancelled.
 local FIELDS, DELAYS_MS, CRASHES_MAX = 3, { 0, 5000, 30000 }, 1000 -- as in job_options
 local LOSSES_FREE, LOSSES_MAX = 2, 6
 local HOW = { unstarted = true, interrupted = true, vanished = true, crashed = true, suspect = true, precrashed = true,
@@ -56,7 +56,8 @@ local function kill(queue, id, attempt, template, reason)
   return reason
 end
 
--- Count one more lost replica in the record of the run's last failure, which its end or next failure replaces.
+-- Count one more lost replica in the record of the run's last failure, which its end or next failure replaces; see
+-- forget_losses.
 local function losses_of(queue, id, attempt)
   local err = redis.call('HGET', keys.err(queue), id) or ''
   local rest, losses = string.match(err, '^(.*),"losses":(%d%d?)}$')
@@ -77,6 +78,9 @@ local function put_back(queue, id, how, has_begun, attempt, data, template)
     redis.call('HSET', keys.att(queue), id, whole(attempts) .. ',' .. whole(crashes) .. ',' .. whole(interrupts))
   end
   local losses = how == 'vanished' and losses_of(queue, id, attempt) or 0
+  if how == 'interrupted' then
+    forget_losses(queue, id)
+  end
   if losses >= LOSSES_MAX then return kill(queue, id, attempt, template, 'crashed') end
   local pause = 0
   if how == 'crashed' then

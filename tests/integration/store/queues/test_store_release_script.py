@@ -124,6 +124,27 @@ def test_lost_replicas_are_counted_from_the_last_failure_on(world: StoreCalls) -
     assert world.run(world.queues.dead("default")) == []
 
 
+@pytest.mark.parametrize("how", ["again", "interrupted"])
+def test_lost_replicas_are_counted_in_a_row(world: StoreCalls, how: str) -> None:
+    """An execution that ends by itself or by a stop in between took no replica down; a run that polls for days meets many."""
+    world.open(S)
+    world.enqueue(envelope("a"))
+    for _ in range(4):
+        for _ in range(2):
+            assert world.fetch(S) == ["a"]
+            release(world, ("a", Release.VANISHED))
+        assert world.fetch(S) == ["a"]
+        if how == "again":
+            world.ack(S, "a", Outcome.AGAIN, retry_delay_ms=60_000)
+            world.make_due("a")
+        else:
+            release(world, ("a", Release.INTERRUPTED))
+
+    assert world.raw.hget(world.keys.queue("default").err, "a") == b'{"reason":"interrupted","attempt":1}'
+    assert world.fetch(S) == ["a"]
+    assert world.run(world.queues.dead("default")) == []
+
+
 def test_crashes_are_charged_delayed_and_end_dead(world: StoreCalls) -> None:
     """A poisonous run takes down at most max_crashes workers, ever more rarely; one that a machine cut off begins at once."""
     world.open(S)
