@@ -14,9 +14,11 @@ there (ADR 0034).
 from __future__ import annotations
 
 import asyncio
+import errno
 import importlib
 import os
 import socket
+import stat
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -66,14 +68,23 @@ class GrpcHealth:
 
     async def start(self) -> None:
         """Serve, and accept connections from now on."""
-        for left in self._directory.glob("grpc.*.sock"):  # of children that were killed
-            with suppress(OSError):  # it went meanwhile, or is a directory that a job made
-                left.unlink()
+        for found in self._directory.glob("grpc.*.sock"):
+            with suppress(OSError):  # it went meanwhile
+                if self._is_left(found):
+                    found.unlink()
         # Here and not above: its threads begin with the import, and only this process may have them.
         servicer = importlib.import_module("supervisor.roles.web.grpc.servicer")
         self._server = servicer.server(f"unix:{self._path}", self._checks, self._address_of)
         await self._server.start()
         self.gate.open()
+
+    def _is_left(self, found: Path) -> bool:
+        """Return whether a killed child left this socket; other trees on this directory listen at theirs."""
+        if not stat.S_ISSOCK(found.lstat().st_mode):
+            return False
+        with socket.socket(socket.AF_UNIX) as probe:
+            probe.settimeout(0)
+            return probe.connect_ex(f"/proc/self/fd/{self._descriptor}/{found.name}") == errno.ECONNREFUSED
 
     async def close(self) -> None:
         """End, and every call with it."""

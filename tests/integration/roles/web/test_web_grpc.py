@@ -273,6 +273,20 @@ def test_what_a_job_made_in_the_place_of_a_socket_stops_no_child(
     assert join(tree, clients).check("liveness") == ["SERVING"]
 
 
+def test_the_socket_of_another_tree_on_the_directory_stays(tree: Any, client: Client, clients: list[Client]) -> None:
+    """Each start took those of all others away, whose gRPC then answered nobody; one that was left goes."""
+    tree.stop(signal.SIGKILL)
+    with socket.socket(socket.AF_UNIX) as other, socket.socket(socket.AF_UNIX) as left:
+        other.bind(str(tree.data_dir / "grpc.other.sock"))
+        other.listen()
+        left.bind(str(tree.data_dir / "grpc.left.sock"))
+        tree.start()
+
+        assert join(tree, clients).check("liveness") == ["SERVING"]
+        assert (tree.data_dir / "grpc.other.sock").exists()
+        assert not (tree.data_dir / "grpc.left.sock").exists()
+
+
 def test_calls_that_come_while_the_child_is_replaced_are_answered(tree: Any, client: Client) -> None:
     """The parent holds the port."""
     tree.stop(signal.SIGKILL)
