@@ -1,1 +1,1 @@
-"""The worker process: heartbeat, recycling, loop monitor, resources."""
+"""The worker process: heartbeat, loop monitor, resources."""
