@@ -19,7 +19,7 @@ from aiohttp import web
 
 from supervisor.clock import Clock
 from supervisor.core.durations import parse_duration
-from supervisor.core.errors import StoreUnavailableError
+from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.events import LEVELS
 from supervisor.core.json_values import without_controls
 from supervisor.core.units import SECOND_NS
@@ -72,8 +72,8 @@ class EventPages:
         response = _EventStream(headers=_STREAM_HEADERS)
         response.admit = request[ADMIT]
         until_ns = self._clock.elapsed_ns() + int(STREAM_S * SECOND_NS)
-        # The client does not read, is gone or not admitted any more, or Redis does not answer: it comes back.
-        with suppress(TimeoutError, ConnectionError, web.HTTPException, StoreUnavailableError):
+        # The client does not read, is gone or not admitted any more, or Redis does not answer or refuses: it comes back.
+        with suppress(TimeoutError, ConnectionError, web.HTTPException, StoreUnavailableError, StoreRefusedError):
             await response.prepare(request)
             await response.send(f"retry: {RETRY_MS}\n\n".encode())
             last_id = wanted.after

@@ -11,6 +11,7 @@ import pytest
 from aiohttp import ServerDisconnectedError, web
 from aiohttp.test_utils import TestClient, TestServer
 
+from supervisor.core.errors import StoreRefusedError
 from supervisor.core.events import Event
 from supervisor.roles.web.events import handlers
 from supervisor.roles.web.events.followers import Item
@@ -155,4 +156,34 @@ async def test_a_client_that_leaves_as_its_stream_begins_is_no_fault_of_ours() -
     async with TestClient(TestServer(app)) as client:
         with pytest.raises(ServerDisconnectedError):
             await client.get("/", headers={"Accept": "text/event-stream"})
+    assert faults == []
+
+
+async def test_a_stream_ends_where_redis_refuses_more_of_it() -> None:
+    """An answer that was made of the refusal came into the middle of the stream, as bytes of an event."""
+    faults: list[BaseException] = []
+
+    class Refusing(History):
+        async def run(self, page: list[KeptEvent]) -> list[KeptEvent]:
+            if page[0].id != "1-0":
+                raise StoreRefusedError("WRONGTYPE")
+            return page
+
+    history: Any = Refusing(Access(), Silence)
+    pages = EventPages(history, history, history, FakeClock(elapsed_ns=0, wall_ms=0))
+
+    async def follow(request: web.Request) -> web.StreamResponse:
+        request[ADMIT], request[ASKER], request[PEER] = Access().admit, "reader", "127.0.0.1"
+        try:
+            return await pages.events(request)
+        except StoreRefusedError as error:
+            faults.append(error)
+            raise web.HTTPBadGateway from error  # as the route does
+
+    app = web.Application()
+    app.router.add_get("/", follow)
+    async with TestClient(TestServer(app)) as client:
+        text = await (await client.get("/?after=0-1", headers={"Accept": "text/event-stream"})).read()
+    assert text.count(b"id: 1-0") == READ_MAX
+    assert b"502" not in text
     assert faults == []
