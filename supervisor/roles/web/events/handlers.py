@@ -72,7 +72,7 @@ class EventPages:
         response = _EventStream(headers=_STREAM_HEADERS)
         response.admit = request[ADMIT]
         until_ns = self._clock.elapsed_ns() + int(STREAM_S * SECOND_NS)
-        # The client does not read, is gone or not admitted any more, or Redis does not answer or refuses: it comes back.
+        # The client does not read, is gone or not admitted any more, or Redis gives no more: it comes back.
         with suppress(TimeoutError, ConnectionError, web.HTTPException, StoreUnavailableError, StoreRefusedError):
             await response.prepare(request)
             await response.send(f"retry: {RETRY_MS}\n\n".encode())
