@@ -48,7 +48,7 @@ end
 local now = now_ms()
 
 local function kill(queue, id, attempt, template, reason)
-  local err = cjson.encode({ reason = reason, session = session, attempt = tonumber(attempt) or 0, at_ms = whole(now),
+  local err = cjson.encode({ reason = reason, session = session, attempt = natural(attempt) or 0, at_ms = whole(now),
     detail = detail ~= '' and detail or nil })
   give_up(queue, id, now, dead_cap, err)
   live_remove('', id, 'dead')
@@ -62,7 +62,7 @@ local function losses_of(queue, id, attempt)
   local err = redis.call('HGET', keys.err(queue), id) or ''
   local rest, losses = string.match(err, '^(.*),"losses":(%d%d?)}$')
   losses = (tonumber(losses) or 0) + 1
-  rest = rest or string.match(err, '^({.+)}$') or '{"reason":"interrupted","attempt":' .. whole(tonumber(attempt) or 0)
+  rest = rest or string.match(err, '^({.+)}$') or '{"reason":"interrupted","attempt":' .. whole(natural(attempt) or 0)
   redis.call('HSET', keys.err(queue), id, rest .. ',"losses":' .. whole(losses) .. '}')
   return losses
 end

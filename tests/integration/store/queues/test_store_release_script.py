@@ -145,6 +145,20 @@ def test_lost_replicas_are_counted_in_a_row(world: StoreCalls, how: str) -> None
     assert world.run(world.queues.dead("default")) == []
 
 
+@pytest.mark.parametrize("how", [Release.CRASHED, Release.VANISHED])
+@pytest.mark.parametrize("attempt", ["9" * 400, "0" * 20])
+def test_a_fence_that_nobody_wrote_costs_no_run_its_place(world: StoreCalls, how: Release, attempt: str) -> None:
+    """Its number is beyond all that a record can hold; the script ended half-way, and the run was in no place."""
+    world.open(S)
+    world.enqueue(envelope("a", at_most_once=True), envelope("b"))
+    world.fetch(S)
+    world.raw.hset(world.keys.queue("default").run, "a", f"{S}|{attempt}|1")
+
+    assert release(world, ("a", how), ("b", how)) == 2
+    assert [(dead.run_id, dead.error["attempt"]) for dead in world.run(world.queues.dead("default"))] == [("a", 0)]
+    assert world.fsck() == []
+
+
 def test_crashes_are_charged_delayed_and_end_dead(world: StoreCalls) -> None:
     """A poisonous run takes down at most max_crashes workers, ever more rarely; one that a machine cut off begins at once."""
     world.open(S)
