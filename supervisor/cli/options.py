@@ -126,12 +126,13 @@ def read_settings(
     from supervisor.settings.overrides import shown_secrets
 
     named = os.environ.get(CONFIG_FILE, "") if compat else ""
-    files = config_files or ([Path(named)] if named else _found_files())
+    given_files = config_files or ([Path(named)] if named else [])
+    files = given_files or _found_files()
     given = {**parse_sets(sets), **(flags or {})}
     if shown := shown_secrets(given):
         raise ConfigError(shown)
     try:
-        return load(files=files, environ=os.environ, flags=given, compat=compat)
+        return load(files=files, environ=os.environ, flags=given, compat=compat, are_named=bool(given_files))
     except UnusableError as error:
         if not with_jobs:
             raise

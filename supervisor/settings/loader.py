@@ -139,6 +139,7 @@ def load(
     flags: Mapping[str, object],
     compat: str | None = None,
     make_importer: MakeImporter | None = None,
+    are_named: bool = True,
 ) -> Loaded:
     """Return the configuration.
 
@@ -148,6 +149,7 @@ def load(
         flags: values by path, such as ``{"web.port": "8080"}``; texts are read like variables.
         compat: the format of files that are not native, or None unless a file names it.
         make_importer: the reader of other formats; None: only native files can be read.
+        are_named: whether a person named the files. Native ones that were found instead are read only if trusted.
 
     Raises:
         UnusableError: with every problem found.
@@ -157,7 +159,7 @@ def load(
     found = discover(files, problems)
     assert compat is None or make_importer is not None
     importer = make_importer(compat, environ, flags) if make_importer is not None else None
-    parsed = [] if compat else [read_file(file) for file in found]
+    parsed = [] if compat else [read_file(file, is_named=are_named) for file in found]
     below, own = _read_defaults(environ, shape, problems)
     root, read, conversion = _read_files(parsed, found, shape, problems, importer=importer, below=below)
     found = (*own, *read)

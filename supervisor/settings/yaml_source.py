@@ -13,6 +13,7 @@ Guarantees
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ from supervisor.settings.document import Node, format_path
 from supervisor.settings.masking import echo, looks_secret
 from supervisor.settings.scalars import Trap, resolve
 from supervisor.settings.schema import is_never_shown
+from supervisor.trust import distrust
 
 BYTES_MAX = 8 * 1024 * 1024
 NODES_MAX = 200_000
@@ -53,11 +55,16 @@ class Parsed:
     problems: tuple[Problem, ...]
 
 
-def read_file(path: Path, tolerates: Tolerates | None = None) -> Parsed:
-    """Read one configuration file; for ``tolerates`` see ``parse_text``."""
+def read_file(path: Path, tolerates: Tolerates | None = None, *, is_named: bool = True) -> Parsed:
+    """Read one configuration file; for ``tolerates`` see ``parse_text``.
+
+    One that nobody named is read only if it is trusted, as it is when it is open: it may be another than a moment ago.
+    """
     name = str(path)
     try:
         with path.open("rb") as file:
+            if not is_named and (why := distrust(os.fstat(file.fileno()))):
+                return Parsed(None, (Problem(name, "", f"is not read by itself: {why}", "name it by --config"),))
             raw = file.read(BYTES_MAX + 1)
     except OSError as error:
         return Parsed(None, (Problem(name, "", f"cannot be read: {error.strerror or error}"),))

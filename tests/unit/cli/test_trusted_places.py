@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from supervisor import trust
 from supervisor.cli.options import read_settings
 from supervisor.core.errors import ConfigError
 from supervisor.settings.overrides import Flag
@@ -158,3 +159,26 @@ def test_a_default_configuration_that_could_not_be_judged_is_not_read(
 
     with pytest.raises(ConfigError, match=r"config/tenure.yaml: cannot be read: Permission denied"):
         read_settings(())
+
+
+def test_a_default_configuration_that_is_exchanged_after_it_was_judged_is_not_read(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever owns the directory may do that between the two: the file that is open is the one that counts."""
+    planted = here / "planted.yaml"
+    planted.write_text("cluster: planted\n")
+    planted.chmod(0o666)
+    file = here / "tenure.yaml"
+    file.write_text("cluster: mine\n")
+    judge = trust.distrust_path
+
+    def exchanged(path: Path) -> str:
+        why = judge(path)
+        planted.rename(file)
+        return why
+
+    monkeypatch.setattr("supervisor.trust.distrust_path", exchanged)
+
+    with pytest.raises(ConfigError, match=r"tenure.yaml: is not read by itself: everybody may write to it.*--config"):
+        read_settings(())
+    assert read_settings((file,)).settings.cluster == "planted"
