@@ -48,7 +48,9 @@ READ_COMMANDS = (
 )
 TREE_COMMANDS = ("pubsub|numsub",)
 """What only trees call: it tells of channels."""
-PRODUCER_WRITES = ("q:*", "limit:*", "enqueues:*", "queues", "awaited", "rung:*", "ended:*", "result:*", "leadership:*")
+PRODUCER_WRITES = (
+    "q:*", "limit:*", "enqueues:*", "queues", "awaited", "rung:*", "ended:*", "result:*", "progress:*", "leadership:*"
+)  # fmt: skip
 """Keys of a cluster that enqueueing, waiting for a result and leaderships of programs write."""
 AclRole = Literal["tree", "producer", "reader"]
 

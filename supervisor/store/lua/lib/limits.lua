@@ -105,7 +105,8 @@ end
 
 -- An id comes to be anew: how an earlier run of it ended is no end of this one, nor what it said of itself its progress.
 local function forget_end(id)
-  redis.pcall('DEL', keys.result(id), keys.ended(id), keys.progress(id))
+  redis.pcall('DEL', keys.result(id), keys.ended(id))
+  redis.pcall('DEL', keys.progress(id)) -- by itself: a producer with the rights of an earlier version has none to it
 end
 
 -- Make a run exist; false if its id is there already: an id names one run. The caller then puts it into a place.

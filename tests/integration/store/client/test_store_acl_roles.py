@@ -13,7 +13,8 @@ from supervisor.core.errors import StoreRefusedError
 from supervisor.core.jobs.job_spec import JobCard
 from supervisor.core.model import Kind, Template
 from supervisor.settings.sections.models import RedisSettings
-from supervisor.store.client.preflight import AclRole, acl_rules
+from supervisor.store.client import preflight
+from supervisor.store.client.preflight import PRODUCER_WRITES, AclRole, acl_rules
 from supervisor.store.client.sync_client import Store
 from supervisor.store.election.commands import Command, Commands, Word
 from supervisor.store.election.leases import Leases
@@ -23,6 +24,7 @@ from supervisor.store.queues.control import QueueControl
 from supervisor.store.queues.runs import Enqueued, Queues
 from supervisor.store.queues.sessions import Sessions
 from supervisor.store.schedules.fire import Schedules
+from supervisor.store.wire.envelope import pack
 from tenure import Run
 from tenure.errors import RunTimeoutError
 from tests.integration.store.limits.limit_checks import limited, rated, unique
@@ -89,6 +91,28 @@ def test_a_producer_enqueues_with_limits_and_reads_its_runs(users: Users) -> Non
         producer.close()
     assert store.run(queues.show(run_id)).queue == "mail"
     assert store.run(queues.counts("default")).stats["in"] == 4
+
+
+@pytest.mark.parametrize("version", ["this", "earlier"])
+def test_a_producer_that_enqueues_an_id_again_leaves_nothing_of_its_former_life(
+    users: Users, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
+    """Else its result is taken for that of the new one. Users have the rights of the version that made them."""
+    if version == "earlier":
+        monkeypatch.setattr(preflight, "PRODUCER_WRITES", [key for key in PRODUCER_WRITES if key != "progress:*"])
+    store, tree, packed = users.store("producer"), users.store("tree"), pack(envelope("mine"))
+    for kind in ("result", "ended", "progress"):
+        tree.command("EVAL", "return redis.call('SET', KEYS[1], 'former')", "1", f"{KEYS.prefix}{kind}:mine")
+
+    runs = [packed.run_id, packed.queue, 0, packed.data, "content"]
+    store.run(Queues(KEYS).enqueue_flat(nonce="a1", ids=["mine"], runs=runs, is_chosen=True))
+
+    left = [
+        kind
+        for kind in ("result", "ended", "progress")
+        if tree.command("EVAL", "return redis.call('EXISTS', KEYS[1])", "1", f"{KEYS.prefix}{kind}:mine")
+    ]
+    assert left == (["progress"] if version == "earlier" else [])
 
 
 def test_a_producer_cannot_command_lead_or_define(users: Users) -> None:
