@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 _CHANGING = frozenset(
     {"append", "clear", "extend", "insert", "pop", "popitem", "remove", "reverse", "setdefault", "sort", "update"}
+    | {"__delitem__", "__iadd__", "__ior__", "__setitem__"}
 )
 _READING = frozenset(
     {"bool", "dict", "float", "int", "isinstance", "len", "list", "max", "min", "print", "repr", "set", "sorted", "str"}

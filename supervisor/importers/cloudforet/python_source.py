@@ -13,9 +13,11 @@ Guarantees
 from __future__ import annotations
 
 import ast
+import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from supervisor.importers.cloudforet.python_changes import changed_names, root_name
 from supervisor.importers.cloudforet.report import ImportReport
@@ -32,11 +34,13 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 class _NotLiteralError(Exception):
-    """An expression whose value needs running it."""
+    """An expression whose value needs running it, or is none that a configuration can hold."""
 
-    def __init__(self, node: ast.AST) -> None:
-        super().__init__()
-        self.line = getattr(node, "lineno", 1)
+    def __init__(self, node: ast.AST, what: str = "") -> None:
+        line = getattr(node, "lineno", 1)
+        super().__init__(
+            f"holds {what} (line {line})" if what else f"is not a literal (line {line}), and no code is run to find out"
+        )
 
 
 def read_module(path: Path, report: ImportReport) -> Node | None:
@@ -99,8 +103,7 @@ class _Module:
             except _NotLiteralError as error:
                 self._known.pop(target.id, None)
                 self._parts_of[target.id] = root_name(value)
-                message = f"is not a literal (line {error.line}), and no code is run to find out"
-                self._leave_out(target, target.id, message)
+                self._leave_out(target, target.id, str(error))
 
     def _change(self, code: ast.stmt | ast.expr) -> None:
         """Forget what ``code`` may change: a value that is changed later is not the one that was written first."""
@@ -143,9 +146,9 @@ class _Module:
         origin = f"{self._name}:{value.lineno}"
         match value:
             case ast.Constant(value=found) if isinstance(found, str | int | float | bool | None):
-                return Node(found, origin)
+                return Node(_scalar(found, value), origin)
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as number)):
-                return Node(-number, origin)
+                return Node(_scalar(-number, value), origin)
             case ast.List(elts=items) | ast.Tuple(elts=items):
                 return Node([self._value(item) for item in items], origin)
             case ast.Name(id=name) if name in self._known:
@@ -159,12 +162,23 @@ class _Module:
         for key, value in zip(keys, values, strict=True):
             if not isinstance(key, ast.Constant):
                 raise _NotLiteralError(value)
-            name = str(key.value)
+            name = str(_scalar(key.value, key))
             if name in entries:
                 place = Node(None, f"{self._name}:{key.lineno}")
                 self._report.problem(place, (name,), f"is written twice, first at {entries[name].origin}", "keep one")
             entries[name] = self._value(value)
         return Node(entries, origin)
+
+
+def _scalar(found: Any, place: ast.expr) -> Any:
+    """Return ``found`` if a file of YAML could hold it too."""
+    if isinstance(found, int) and not -(2**63) <= found < 2**63:
+        raise _NotLiteralError(place, "a number too large for 64 bits")
+    if isinstance(found, float) and not math.isfinite(found):
+        raise _NotLiteralError(place, "an infinite number")
+    if isinstance(found, str) and not found.isascii() and found != found.encode(errors="ignore").decode():
+        raise _NotLiteralError(place, "half of a character")
+    return found
 
 
 class _Sizes:

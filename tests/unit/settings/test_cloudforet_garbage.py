@@ -97,13 +97,33 @@ def test_any_module_gives_names_or_problems(tmp_path: Path, text: str) -> None:
     assert found is not None or report.problems
 
 
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (f"0x{'f' * 5000}", "a number too large for 64 bits"), (f"-0x{'f' * 5000}", "a number too large for 64 bits"),
+        ("1e999", "an infinite number"), ("'\\ud800'", "half of a character"), (f"{{0x{'f' * 5000}: 1}}", "too large"),
+    ],
+)  # fmt: skip
+def test_a_value_that_yaml_does_not_have_is_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, problem: str
+) -> None:
+    """Such a number cannot even be shown: it ended the conversion with a traceback."""
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "conf.py"
+    file.write_text(
+        f"QUEUES = {{'q': {{'backend': 'x.RedisQueue', 'host': 'redis'}}}}\nSCHEDULERS = {{'s': {{'interval': {value}}}}}\n"
+    )
+    with pytest.raises(ConfigError, match=problem):
+        load(files=[file], environ={}, flags={}, compat="cloudforet")
+
+
 BEFORE = "SCHEDULERS = {'s': {'backend': 'a.B', 'queue': 'q', 'interval': 60}}\nOTHER = {'a': 1}\n"
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "SCHEDULERS.update({'t': {}})\n", "SCHEDULERS['s'].update(queue='r')\n", "SCHEDULERS.setdefault('t', {})['queue'] = 'r'\n",
+        "SCHEDULERS.update({'t': {}})\n", "SCHEDULERS['s'].update(queue='r')\n", "SCHEDULERS.setdefault('t', {})['queue'] = 'r'\n", "SCHEDULERS.__setitem__('t', {})\n",
         "del SCHEDULERS['s']\n", "del SCHEDULERS\n", "SCHEDULERS['s']['queue'] = 'r'\n", "SCHEDULERS |= {}\n", "from base import *\n",
         "from base import SCHEDULERS\n", "import base as SCHEDULERS\n", "for SCHEDULERS in (): pass\n", "with open('x') as SCHEDULERS: pass\n",
         "SCHEDULERS, X = {}, 1\n", "(SCHEDULERS := {})\n", "X = [SCHEDULERS := {}]\n", "if X:\n    SCHEDULERS = {}\n",
