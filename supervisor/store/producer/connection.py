@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 from urllib.parse import quote
 
 from supervisor.core.errors import EXIT_CONFIG, ConfigError, Problem, TenureError
 from supervisor.settings.sections.redis_url import EMBEDDED_SOCKET
 from supervisor.store.client.redis_options import SECRET_OPTIONS, PlainRedisOptions, RedisOptions
 from supervisor.store.producer import substitute
+from supervisor.store.producer.bulk import Totals
 from supervisor.store.producer.destination import Destination
+from supervisor.store.producer.options import Args, EnqueueOptions, JobRef, ManyOptions
 from supervisor.store.producer.producer import Producer
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
-from collections.abc import Iterable
-from typing import Unpack
-
-from supervisor.store.producer.bulk import Totals
-from supervisor.store.producer.options import Args, EnqueueOptions, JobRef, ManyOptions
 
 _PREFIX = "TENURE_REDIS__"
 _OURS = {"", "cluster", "data_dir", "redis"}
