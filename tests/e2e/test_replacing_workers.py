@@ -98,6 +98,17 @@ def _enqueue(store: Store, directory: Path) -> None:
 
 
 def _resumed(tree: Tree) -> bool:
-    """Send the signal until it counts: within a quarter of a second after the first it would be the same one."""
+    """Send the signal until it counts: within a quarter of a second after the first it would be the same one.
+
+    Each is answered in the log before the next goes, since one more after the one that counted makes the workers quiet.
+    """
+    answered = _answers(tree)
     os.kill(tree.pid, signal.SIGWINCH)
+    wait_until(lambda: _answers(tree) > answered, what="the signal to be answered")
     return bool(tree.events("workers_resumed"))
+
+
+def _answers(tree: Tree) -> int:
+    return sum(
+        each.get("signal") == "SIGWINCH" for event in ("signal_received", "signal_ignored") for each in tree.events(event)
+    )
