@@ -110,5 +110,7 @@ def _resumed(tree: Tree) -> bool:
 
 def _answers(tree: Tree) -> int:
     return sum(
-        each.get("signal") == "SIGWINCH" for event in ("signal_received", "signal_ignored") for each in tree.events(event)
+        each.get("signal") == "SIGWINCH"
+        for event in ("signal_received", "signal_ignored")
+        for each in tree.events(event)
     )
