@@ -219,7 +219,7 @@ def _read_defaults(environ: Mapping[str, str], shape: Shape, problems: list[Prob
         if why := distrust_path(file):
             problems.append(Problem(name, "", f"is not read as {DEFAULTS_VARIABLE}: {why}", "name it by --config"))
             return nothing, ()
-    parsed = read_file(file)
+    parsed = read_file(file, is_named=False)
     problems += parsed.problems
     return conform(parsed.root or nothing, shape, problems), (file,)
 

@@ -81,6 +81,17 @@ def test_defaults_of_an_image_are_checked_and_trusted_like_a_file_that_nobody_na
     ]
 
 
+def test_defaults_that_are_exchanged_after_they_were_judged_are_not_read(
+    desk: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file that is open is the one that counts."""
+    file = desk.write("defaults.yaml", "cluster: mine\n")
+    monkeypatch.setattr("supervisor.settings.loader.distrust_path", lambda path: path.chmod(0o666) or "")
+
+    (problem,) = desk.problems({"TENURE_DEFAULTS": str(file)})
+    assert problem.message.startswith("is not read by itself: everybody may write to it")
+
+
 def test_defaults_of_an_image_lie_below_files_of_cloudforet_too(desk: Any) -> None:
     """They are read by an importer, whose settings are as much the user's."""
     variables = {"TENURE_DEFAULTS": str(desk.write("defaults.yaml", "web: {host: 0.0.0.0, port: 1}\n"))}
