@@ -128,7 +128,7 @@ class LiveSlot:
         }
 
     def mirror(self, *, is_wanted: bool) -> None:
-        """Write on the board the state for others. The state field goes last: it is read first."""
+        """Write the state on the board for others; last the generation that has ended, which they go by."""
         row, slot = self.row, self.slot
         row.generation = slot.generation
         row.pid = self.pid
@@ -143,6 +143,7 @@ class LiveSlot:
         if self.last_status is not None:
             row.last_exit = self.last_status if self.last_status >= 0 else 256 - self.last_status
         row.state = slot.state
+        row.ended_generation = slot.generation - slot.state.has_process
 
     def forget_child(self) -> None:
         """Zero the entries of the dead generation, so that the next one starts from nothing."""

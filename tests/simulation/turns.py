@@ -287,7 +287,7 @@ class Worker:
             return
         failure = self.program.failure
         assert failure is None or isinstance(failure, SessionLostError), failure
-        self._row.state = SlotState.STOPPED
+        self._row.state, self._row.ended_generation = SlotState.STOPPED, self._row.generation
         if failure is not None or self.program.is_killed:
             self._world.lost.add(self.session)
         self._world.agent._sessions.reclaiming.run(self._world.time.elapsed_ns())

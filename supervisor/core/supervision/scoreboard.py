@@ -21,7 +21,7 @@ from supervisor.core.supervision.inflight import INFLIGHT_WORDS, InflightTable
 
 MAGIC = 0x54454E5552450001  # "TENURE", layout 1
 HEADER_WORDS = 78
-ROW_WORDS = 42
+ROW_WORDS = 43
 _KEPT_WORDS = 38  # what stands from here on outlives a fork
 EVERY_SLOT = (1 << 32) - 1
 """In place of a slot, in a request: all workers."""
@@ -128,6 +128,7 @@ class Row(_Block):
     crashes = _Word(11)  # how often it failed within a minute, counted back from its last failure
     is_quiet = _Word(38)  # 1: a person wants no process here for now
     oom_generation = _Word(39)  # the newest process of this slot that the kernel killed for memory
+    ended_generation = _Word(42)  # the newest generation whose process is gone; written after what tells of its end
     # written by the agent
     reclaimed_generation = _Word(10)  # newest generation whose runs it has given back
     unwanted_hash = _Word(25)  # of a run of this worker that must give way (execution_hash)

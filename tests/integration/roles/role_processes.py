@@ -72,7 +72,8 @@ class Replica:
     def reap(self, role: str) -> int:
         """Wait for the role's end, mirror it on the board, and return its exit code."""
         code = self.processes.pop(role).wait(30)
-        self.board.rows[SLOTS.index(role)].state = SlotState.STOPPED
+        row = self.board.rows[SLOTS.index(role)]
+        row.state, row.ended_generation = SlotState.STOPPED, row.generation
         return code
 
     def signal(self, role: str, number: signal.Signals) -> None:

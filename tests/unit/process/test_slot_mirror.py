@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
-from supervisor.core.supervision.scoreboard import Board, SlotState, board_words
+from supervisor.core.supervision.scoreboard import Board, Row, SlotState, board_words
 from supervisor.core.supervision.slot import Group, Slot, SlotPolicy
 from supervisor.core.units import SECOND_NS
 from supervisor.process.slots import LiveSlot, SlotSpec
+from supervisor.roles.agent.sessions.local_workers import LocalWorkers
 
 POLICY = SlotPolicy(boot_timeout_ns=SECOND_NS, grace_ns=SECOND_NS, backoff_max_ns=SECOND_NS)
 
@@ -30,3 +33,41 @@ def test_the_deaths_of_the_last_minute_are_on_the_board_and_outlive_a_start() ->
     live.mirror(is_wanted=True)
 
     assert board.rows[0].crashes == 3
+
+
+class _WatchedRow(Row):
+    """A row that calls ``after`` behind each write of one word."""
+
+    after: Callable[[], None] = staticmethod(lambda: None)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        self.after()
+
+
+def test_no_process_looks_dead_before_it_has_lived_between_any_two_writes() -> None:
+    """The agent reads while the parent writes; a session that it judged so was condemned, and its next death unpaid."""
+    board = Board(memoryview(bytearray(8 * board_words(slots=1, inflight=1))).cast("Q"), slots=1, inflight=1)
+    row = board.rows[0] = _WatchedRow(board.rows[0].words)
+    workers = LocalWorkers(board, ["worker-io-0"], "r1")
+    live = LiveSlot(
+        index=0,
+        spec=SlotSpec(name="worker-io-0", run=lambda _: 0, group=Group.WORKER),
+        row=row,
+        inflight=board.inflight[0],
+        policy=POLICY,
+    )
+    seen: list[tuple[set[str], set[str]]] = []
+    row.after = lambda: seen.append(({each.session for each in workers.dead()}, set(workers.live())))
+    was_alive: set[str] = set()
+    for generation in (1, 2, 3):
+        for state in (SlotState.STARTING, SlotState.RUNNING, SlotState.STOPPING, SlotState.BACKOFF):
+            seen.clear()
+            live.slot = replace(live.slot, state=state, generation=generation)
+            live.mirror(is_wanted=True)
+            for dead, alive in seen:
+                assert dead <= was_alive
+                assert not dead & alive
+            was_alive.add(f"r1/worker-io-0/{generation}")
+        assert workers.live() == []
+        assert [each.generation for each in workers.dead()] == list(range(1, generation + 1))

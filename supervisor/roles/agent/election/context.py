@@ -15,7 +15,7 @@ from supervisor.core.effects import Reporter
 from supervisor.core.election.lease import DataLoss
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.signing import Signer
-from supervisor.core.supervision.scoreboard import Board, Phase, Row, SlotState
+from supervisor.core.supervision.scoreboard import Board, Phase, Row
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.store.election.leases import CandidateInfo, Leases
 
@@ -90,16 +90,11 @@ class TreeView(Surroundings):
 
     def is_scheduler_gone(self) -> bool:
         """Return whether the parent has reaped the scheduler."""
-        return not SlotState(self._scheduler.state).has_process
+        return self._scheduler.ended_generation == self._scheduler.generation
 
     def incarnation(self) -> int:
-        """Return the generation of the scheduler that lives, or of the one to come.
-
-        The parent writes the generation before the state. Read in between, a start looks like a death: that costs
-        one promotion too many, and the next look is right.
-        """
-        generation = self._scheduler.generation
-        return generation + self.is_scheduler_gone()
+        """Return the generation of the scheduler that lives, or of the one to come."""
+        return self._scheduler.ended_generation + 1
 
     def crashes(self) -> int:
         """Return the scheduler's failures within a minute, counted back from its last failure."""

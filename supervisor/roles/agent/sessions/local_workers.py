@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from supervisor.core.supervision.crash_blame import Death, describe_death
 from supervisor.core.supervision.inflight import Inflight, RunState
-from supervisor.core.supervision.scoreboard import Board, Phase, Row, SlotState, UnwantedReason
+from supervisor.core.supervision.scoreboard import Board, Phase, Row, UnwantedReason
 from supervisor.core.supervision.slot import Cause
 from supervisor.roles.child import session_name
 
@@ -97,7 +97,7 @@ class LocalWorkers:
         One of a generation that the board does not show yet is not: its process may be on its way.
         """
         row, generation = self._process_of(session)
-        return row is not None and generation <= row.generation - _has_process(row)
+        return row is not None and generation <= row.ended_generation
 
     def is_reclaimed(self, session: str) -> bool:
         """Return whether the runs of ``session``, of a process of this replica, were given back before."""
@@ -116,7 +116,7 @@ class LocalWorkers:
         found = []
         for slot, name in self._slots:
             row = self._board.rows[slot]
-            newest = row.generation - _has_process(row)
+            newest = row.ended_generation
             oldest = max(row.reclaimed_generation + 1, newest - GENERATIONS_MAX + 1)
             found += [self._dead(slot, name, generation) for generation in range(oldest, newest + 1)]
         return found
@@ -133,10 +133,10 @@ class LocalWorkers:
         entries = tuple(self._board.inflight[slot].entries())
         table: tuple[Inflight, ...] | None = entries
         death = _death(row)
-        how = describe_death(Cause.NONE, None)
-        if row.generation == generation:
-            is_out_of_memory = row.oom_generation == generation
-            how = describe_death(Cause(row.cause), row.last_exit, is_out_of_memory=is_out_of_memory, table=entries)
+        is_out_of_memory = row.oom_generation == generation
+        how = describe_death(Cause(row.cause), row.last_exit, is_out_of_memory=is_out_of_memory, table=entries)
+        if row.generation != generation:
+            how = describe_death(Cause.NONE, None)
         if not row.generation == row.child_generation == generation:
             # The slot went on, or the process never came so far: what was read is of another one.
             table, death = None, Death.CRASHED
@@ -149,7 +149,7 @@ class LocalWorkers:
 
 
 def _has_process(row: Row) -> bool:
-    return SlotState(row.state).has_process
+    return row.generation > row.ended_generation
 
 
 def _death(row: Row) -> Death:

@@ -91,7 +91,7 @@ class Agent:
 
     def worker_dies(self) -> None:
         """Let the parent have reaped it."""
-        self.board.rows[0].state = SlotState.BACKOFF
+        self.board.rows[0].state, self.board.rows[0].ended_generation = SlotState.BACKOFF, 1
 
     def beats(self) -> int:
         """Return the beat counter of the session."""
@@ -197,6 +197,24 @@ def test_a_replica_that_starts_again_gives_back_the_runs_of_its_former_life_with
     now.restart(predecessor="one.a")
 
     assert pass_time(clock, [now], lambda: former.is_all_back(1), LEASE_MS) <= 3 * BEAT_MS
+
+
+def test_a_death_whose_reaping_redis_interrupted_is_charged_all_the_same(server: Server) -> None:
+    """The board says how it died until its runs are back, whichever task comes first when Redis answers again."""
+    clock = FakeClock()
+    agent = Agent(server, "one", clock)
+    agent.hold("x")
+    agent.worker_dies()
+    agent.calls_left = 2
+    with pytest.raises(Killed):
+        agent.duties._sessions.reclaiming.run(clock.now_ns)
+    assert agent.store.run(agent.sessions.dying()) == [agent.session]
+    agent.calls_left = None
+    agent.duties._sessions.finishing.run(clock.now_ns)
+
+    pass_time(clock, [agent], lambda: agent.is_all_back(1), LEASE_MS)
+
+    assert [each["reasons"] for each in agent.told if each["event"] == "session_reclaimed"] == [{"crashed": 1}]
 
 
 def test_what_comes_back_of_a_process_that_was_judged_is_not_charged(server: Server) -> None:

@@ -37,7 +37,7 @@ def test_the_death_of_the_scheduler_promotes_the_term(replica: Make, store: Stor
     row.generation, row.state = 1, SlotState.RUNNING
     leading(one)
     before = one.board.term()
-    row.state = SlotState.BACKOFF
+    row.state, row.ended_generation = SlotState.BACKOFF, 1
     one.signal("agent", signal.SIGURG)
     wait_until(lambda: one.board.term().epoch > before.epoch, what="a later term")
 

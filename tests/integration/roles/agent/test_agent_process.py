@@ -129,7 +129,7 @@ def test_runs_of_a_dead_worker_go_back_with_fair_blame(replica: Make, store: Sto
     one.board.inflight[WORKER].put(1, execution=waiting, attempt=1, state=RunState.WAITING)
     one.start("agent")
     row = one.board.rows[WORKER]
-    row.state = SlotState.BACKOFF
+    row.state, row.ended_generation = SlotState.BACKOFF, 1
     one.signal("agent", signal.SIGURG)
     wait_until(lambda: row.reclaimed_generation == 1, what="the dead worker's runs to be given back")
 

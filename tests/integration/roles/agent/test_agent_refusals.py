@@ -154,7 +154,7 @@ def test_a_broken_queue_keeps_a_dead_workers_other_runs_from_nobody(server: Serv
     raw = replica.store.raw
     raw.sadd(server.keys.queues, "broken")
     raw.set(server.keys.queue("broken").run, "another program's")
-    replica.board.rows[1].state = SlotState.BACKOFF
+    replica.board.rows[1].state, replica.board.rows[1].ended_generation = SlotState.BACKOFF, 1
     replica.live_for(1000)
     assert replica.store.run(replica.queues.counts("default")).suspects[Kind.SYNC] == 1
     assert replica.board.rows[1].reclaimed_generation == 1

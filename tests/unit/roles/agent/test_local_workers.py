@@ -50,7 +50,7 @@ def test_processes_that_may_be_alive_are_beaten_for(board: Board) -> None:
 )
 def test_the_parent_says_why_it_died(board: Board, cause: Cause, phase: Phase, death: Death) -> None:
     """While the tree stops nobody is blamed."""
-    board.rows[1].state, board.rows[1].cause, board.header.phase = SlotState.BACKOFF, cause, phase
+    board.rows[1].ended_generation, board.rows[1].cause, board.header.phase = 1, cause, phase
     (dead,) = workers(board).dead()
 
     assert (dead.session, dead.death) == ("r1/worker-io-0/1", death)
@@ -59,9 +59,10 @@ def test_the_parent_says_why_it_died(board: Board, cause: Cause, phase: Phase, d
 
 def test_the_board_says_when_its_loop_last_turned(board: Board) -> None:
     """Whether it stood still at a deadline depends on it; the beat of the next process says nothing."""
-    board.rows[1].state, board.rows[1].cause, board.rows[1].beat_ns = SlotState.BACKOFF, Cause.OVERRUN, 5
+    board.rows[1].ended_generation, board.rows[1].cause, board.rows[1].beat_ns = 1, Cause.OVERRUN, 5
     assert [each.turned_ns for each in workers(board).dead()] == [5]
-    board.rows[1].generation = board.rows[1].child_generation = 2
+    row = board.rows[1]
+    row.generation = row.child_generation = row.ended_generation = 2
     assert [each.turned_ns for each in workers(board).dead()] == [0, 5]
 
 
@@ -70,17 +71,18 @@ def test_a_process_that_left_because_of_redis_is_no_crash(board: Board, *, went_
     """Nor is it one when its slot went on; the next death of the slot is judged by itself."""
     row = board.rows[1]
     row.severed_generation, row.last_exit = 1, 75
-    row.state, row.generation = (SlotState.RUNNING, 2) if went_on else (SlotState.BACKOFF, 1)
+    row.ended_generation, row.generation = 1, 2 if went_on else 1
     (dead,) = workers(board).dead()
     assert (dead.generation, dead.death, dead.how) == (1, Death.STOPPED, "left because of Redis")
 
-    row.state, row.generation, row.child_generation, row.reclaimed_generation = SlotState.BACKOFF, 2, 2, 1
+    row.generation = row.child_generation = row.ended_generation = 2
+    row.reclaimed_generation = 1
     assert [each.death for each in workers(board).dead()] == [Death.CRASHED]
 
 
 def test_a_table_of_the_next_process_is_not_used(board: Board) -> None:
     """The parent did not wait: what the table says now is about other runs."""
-    board.rows[1].generation = 2
+    board.rows[1].generation, board.rows[1].ended_generation = 2, 1
     (dead,) = workers(board).dead()
 
     assert (dead.generation, dead.death, dead.table) == (1, Death.CRASHED, None)
@@ -88,7 +90,7 @@ def test_a_table_of_the_next_process_is_not_used(board: Board) -> None:
 
 def test_the_parent_is_woken_once_the_next_process_need_not_wait(board: Board) -> None:
     """It holds the fork back until then; without this it would look only at the end of its patience."""
-    board.rows[1].state = SlotState.STOPPED
+    board.rows[1].ended_generation = 1
     seen: list[int] = []
     local = LocalWorkers(board, NAMES, "r1", wake_parent=lambda: seen.append(board.rows[1].reclaimed_generation))
     local.mark_reclaimed(local.dead()[0])
@@ -97,7 +99,7 @@ def test_the_parent_is_woken_once_the_next_process_need_not_wait(board: Board) -
 
 def test_a_death_is_told_until_it_is_marked(board: Board) -> None:
     """An agent that died in between leaves it to the next."""
-    board.rows[1].state = SlotState.STOPPED
+    board.rows[1].ended_generation = 1
     local = workers(board)
     (dead,) = local.dead()
     assert len(local.dead()) == 1
@@ -109,7 +111,7 @@ def test_a_death_is_told_until_it_is_marked(board: Board) -> None:
 
 def test_the_deaths_of_a_slot_are_bounded(board: Board) -> None:
     """A slot that died a thousand times while no agent lived costs sixteen looks."""
-    board.rows[1].generation = 1000
+    board.rows[1].generation, board.rows[1].ended_generation = 1000, 999
 
     assert len(workers(board).dead()) == GENERATIONS_MAX
 
@@ -133,17 +135,18 @@ def test_sessions_of_this_replica_are_known_by_their_name(board: Board) -> None:
 )
 def test_only_a_process_that_is_certainly_gone_is_over(board: Board, session: str, *, is_over: bool) -> None:
     """A generation that the board does not show yet may be on its way: the parent was stopped after its fork."""
-    board.rows[1].generation = 3
+    board.rows[1].generation, board.rows[1].ended_generation = 3, 2
 
     assert workers(board).is_over(session) is is_over
 
 
 def test_the_board_says_how_it_died(board: Board) -> None:
     """The text goes into the record of each run that it held; of an earlier process nothing is known any more."""
-    board.rows[1].state, board.rows[1].last_exit = SlotState.BACKOFF, 256 + 9
+    board.rows[1].ended_generation, board.rows[1].last_exit = 1, 256 + 9
     assert workers(board).dead()[0].how == "SIGKILL from outside"
     board.rows[1].oom_generation = 1
     assert workers(board).dead()[0].how == "SIGKILL, out of memory"
-    board.rows[1].generation = board.rows[1].child_generation = 2
+    row = board.rows[1]
+    row.generation = row.child_generation = row.ended_generation = 2
 
     assert [dead.how for dead in workers(board).dead()] == ["died", "SIGKILL from outside"]

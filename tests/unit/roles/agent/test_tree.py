@@ -34,11 +34,11 @@ def test_two_silent_seconds_are_too_many(board: Board) -> None:
 def test_the_process_that_a_term_is_for_is_the_living_one_or_the_next(board: Board) -> None:
     """The parent shows a death only after it has reaped the process, so the next number is a promise."""
     tree = TreeView(board, board.rows[0], FakeClock())
-    board.rows[0].generation = 4
+    board.rows[0].generation, board.rows[0].ended_generation = 4, 3
     assert tree.incarnation() == 4
-    board.rows[0].state = SlotState.BACKOFF
+    board.rows[0].ended_generation = 4
     assert tree.incarnation() == 5
-    board.rows[0].generation, board.rows[0].state = 5, SlotState.STARTING
+    board.rows[0].generation = 5
     assert tree.incarnation() == 5
 
 
@@ -70,6 +70,7 @@ def test_it_stops_with_the_tree_or_by_itself(board: Board) -> None:
     board.header.phase = Phase.READY
     tree.is_ending = True
     assert tree.is_stopping()
+    board.rows[0].generation = 1
     assert not tree.is_scheduler_gone()
-    board.rows[0].state = SlotState.BACKOFF
+    board.rows[0].ended_generation = 1
     assert tree.is_scheduler_gone()
