@@ -120,8 +120,8 @@ class SessionTasks:
 
     def _finish_dying(self, now_ns: int) -> None:
         """Finish the work of a reaper that did not end; the owner of a session has time to do it with fair blame."""
-        dying = self.run(self.sessions.dying())
-        self._dying_since_ns = {session: self._dying_since_ns.get(session, now_ns) for session in dying}
+        dying = set(self.run(self.sessions.dying())) - {worker.session for worker in self.workers.dead()}
+        self._dying_since_ns = {session: self._dying_since_ns.get(session, now_ns) for session in sorted(dying)}
         for session, since_ns in self._dying_since_ns.items():
             if self.workers.owns(session) or now_ns - since_ns >= self.session_lease_ns:
                 self.reaper.reclaim(session, death=Death.NODE_LOST)
