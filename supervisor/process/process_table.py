@@ -30,7 +30,8 @@ from supervisor.process.slots import ChildIdentity, LiveSlot, Log, ParentLimits,
 from supervisor.process.spawn import ForkBudget
 from supervisor.process.system.reaper import Ended
 
-RECLAIM_WAIT_NS = SECOND_NS // 4  # how long a worker's successor waits for the agent to read whom to blame
+RECLAIM_WAIT_NS = 2 * SECOND_NS  # how long a worker's successor waits for the agent to read whom to blame
+IDLE_RECLAIM_WAIT_NS = SECOND_NS // 4  # the same where the in-flight table names no run
 _EX_OSERR = 71
 _CLEAN_WHEN_ASKED = {0, 75, -Signals.SIGTERM}  # by SIGTERM: it was told before it had anything to drain
 _NOTHING_TO_LOSE = frozenset({Group.WEB, Group.SCHEDULER})  # a scheduler fires in one step, or not at all
@@ -144,7 +145,8 @@ class ProcessTable:
             return None
         if live.spec.group is Group.WORKER and live.row.reclaimed_generation < slot.generation and self._has_agent():
             # The in-flight table of the dead generation says which run to blame; the fork clears it.
-            due_ns = max(due_ns, slot.ended_ns + RECLAIM_WAIT_NS)
+            wait_ns = RECLAIM_WAIT_NS if live.held_runs else IDLE_RECLAIM_WAIT_NS
+            due_ns = max(due_ns, slot.ended_ns + wait_ns)
         return max(due_ns, self.budget.next_ns(now_ns))
 
     def _is_server_up(self) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from signal import Signals
 
+from supervisor.core.supervision.inflight import RunState
 from supervisor.core.supervision.scoreboard import Board, ChildState, Row, SlotState, board_words
 from supervisor.core.supervision.slot import Group
 from supervisor.core.units import SECOND_NS
@@ -34,6 +35,7 @@ class Manner:
     quit_s: float | None = 0.02
     abort_s: float | None = 0.01
     kill_s: float | None = 0.001  # None: uninterruptible sleep
+    has_run: bool = False  # in its in-flight table
 
 
 GOOD = Manner()
@@ -160,6 +162,8 @@ class FakeKernel:
                 process.is_ready = True
                 row.child_generation = process.launch.generation
                 row.child_state = ChildState.READY
+                if process.manner.has_run:
+                    self.board.inflight[process.launch.slot].put(0, execution=7, attempt=1, state=RunState.STARTED)
                 row.deadline_ns = self.deadline_words.get(process.spec.name, 0)
             silent_s = process.manner.silent_s
             if process.is_ready and (silent_s is None or now_ns < process.started_ns + int(silent_s * SECOND_NS)):
