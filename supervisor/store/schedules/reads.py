@@ -22,7 +22,7 @@ from supervisor.store.wire.fire import NO_COUNTERS, Counters, counters_of
 PAGE = 250
 BUFFERED_SHOWN = 20
 PAUSE_WORDS_MAX = 500
-_STRETCH = re.compile(r"([A-Z][a-z]*)(\d+) (\d+) (\d+) (-?\d+) (\d+)")
+_STRETCH = re.compile(r"([A-Z][a-z]*)(\d{1,15}) (\d{1,15}) (\d{1,15}) (-?\d{1,15}) (\d{1,15})", re.ASCII)
 ENQUEUED = {"F", "U", "I"}
 MEANINGS = {
     "F": "fired",
@@ -112,8 +112,8 @@ class Expected(NamedTuple):
     def parse(cls, stored: Any) -> Expected | None:
         """Return the row in ``stored``; None without one that can be read."""
         words = text(stored or b"").split()
-        is_row = len(words) == len(cls._fields) and all(word.isdigit() for word in words)
-        return cls(*map(int, words)) if is_row else None
+        numbers = [found for word in words if (found := foreign_number(word)) is not None]
+        return cls(*numbers) if len(numbers) == len(words) == len(cls._fields) else None
 
     def lateness(self, now_ms: int) -> str:
         """Return in words what is late at ``now_ms``; empty for nothing."""

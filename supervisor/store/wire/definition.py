@@ -16,7 +16,7 @@ from supervisor.core.errors import PayloadTooLargeError
 from supervisor.core.json_values import check_arguments, json_reader
 from supervisor.core.model import OWN_TRIGGER, PAYLOAD_BYTES_MAX, ScheduleDef
 from supervisor.core.schedules.triggers import is_hashed
-from supervisor.store.wire.codec import text
+from supervisor.store.wire.codec import foreign_number, text
 
 _AROUND_ARGUMENTS = 3  # levels of a definition around the value of an argument: itself, its template, the arguments
 _TIMING = (
@@ -44,7 +44,7 @@ class StoredDefinition(NamedTuple):
     def parse(cls, stored: bytes) -> StoredDefinition:
         """Return the parts of ``stored``; between revision and set is the digest of the timing."""
         revision, _, digest, body = [*stored.split(b"\n", 3), b"", b"", b""][:4]
-        return cls(int(revision) if revision.isdigit() else None, text(digest), body)
+        return cls(foreign_number(revision), text(digest), body)
 
 
 def pack_definition(definition: ScheduleDef) -> bytes:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.checks import FireRefusal
 from supervisor.store.scripts import Argument
-from supervisor.store.wire.codec import chunks, foreign_moment, number, text
+from supervisor.store.wire.codec import chunks, foreign_moment, foreign_number, number, text
 from supervisor.store.wire.envelope import Packed
 
 NOTHING = Packed("", "", b"")
@@ -46,9 +46,10 @@ NO_COUNTERS = Counters()
 def counters_of(head: bytes | str) -> Counters:
     """Return the counters in the first line of a state."""
     words = head.split()
-    if len(words) != len(Counters.__slots__) or not all(word.isdigit() for word in words):
+    numbers = [found for word in words if (found := foreign_number(word)) is not None]
+    if not len(numbers) == len(words) == len(Counters.__slots__):
         return NO_COUNTERS
-    return Counters(**dict(zip(Counters.__slots__, map(int, words), strict=True)))
+    return Counters(**dict(zip(Counters.__slots__, numbers, strict=True)))
 
 
 class FireCode(StrEnum):
@@ -255,8 +256,8 @@ def _seen(flat: Sequence[Any]) -> Iterator[Seen]:
         yield Seen(
             text(name),
             foreign_moment(score),
-            int(revision) if revision else None,
-            digest.decode(),
+            foreign_number(revision),
+            text(digest),
             int(mark),
             state,
             pause,

@@ -113,7 +113,7 @@ for n, id in ipairs(ids) do
     end
   end
   local at = #reply
-  reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = id, scores[n], revision or '', set or ''
+  reply[at + 1], reply[at + 2], reply[at + 3], reply[at + 4] = id, scores[n], natural(revision) and revision or '', set or ''
   reply[at + 5], reply[at + 6], reply[at + 7], reply[at + 8] = moment(marks[n]) or '0', state, pauses[n] or '', whole(running)
   reply[at + 9] = whole(#waiting)
   for k, nominal in ipairs(waiting) do

@@ -75,9 +75,9 @@ local function plan(i)
   local id, seen, mark, planned, pause = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
   local next_ms, new_mark, wait = ARGV[i + 5], ARGV[i + 6], ARGV[i + 7]
   local set_pause, completed, invalid = ARGV[i + 8], ARGV[i + 9], ARGV[i + 10]
-  local revision = string.match(redis.call('HGET', keys.schedule_def, id) or '', '^%d+')
+  local revision = string.match(redis.call('HGET', keys.schedule_def, id) or '', '^(%d+)\n%x*\n[^\n]*\n')
   local score = redis.call('ZSCORE', keys.schedule_next, id)
-  if not revision then
+  if not natural(revision) then
     redis.call('ZREM', keys.schedule_next, id)
     return 'GONE'
   end

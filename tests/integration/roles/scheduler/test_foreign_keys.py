@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from supervisor.store.key_table import KEY_TABLE, PIECES
+from supervisor.store.schedules.reads import Views
 from supervisor.testing.cluster import Cluster, ClusterFactory
 
 ROWS = {row.name: row for row in KEY_TABLE if row.type not in {"none", "channel"}}
@@ -91,3 +92,44 @@ def test_a_dead_leader_is_followed_though_the_record_has_a_foreign_key_beside_it
         cluster.advance("15s")
 
         assert cluster.leader not in {None, leader}
+
+
+DIGITS = b"9" * 5000
+"""A number that Python refuses to read."""
+
+
+@pytest.mark.parametrize(
+    ("line", "value"), [(0, DIGITS), (0, b"9" * 16), (1, b"\xff"), (1, b"x"), (2, b"\xff\xfe"), (2, DIGITS)]
+)
+def test_a_line_of_a_definition_that_nobody_writes_stops_no_other_schedule(line: int, value: bytes) -> None:
+    """Definitions are read a page at a time: a page that could not be read stopped every schedule of the cluster."""
+    with ClusterFactory() as factory:
+        cluster = factory(replicas=1, schedules=SCHEDULES, lease="5s")
+        cluster.advance("25s")
+        server, before = cluster._world.server, entered(cluster)
+        raw, keys = server.store.raw, server.keys
+        lines = raw.hget(keys.schedule_def, "s0").split(b"\n", 3)
+        lines[line] = value
+        raw.hset(keys.schedule_def, "s0", b"\n".join(lines))
+        raw.zadd(keys.schedule_next, {"s0": 0})
+        cluster.advance("26s")
+
+        assert entered(cluster) - before >= 2
+        shown = {each.id for each in server.execute(Views(keys).browse()).items}
+        assert shown == set(SCHEDULES)
+
+
+@pytest.mark.parametrize("key", ["schedule_state", "schedule_expected"])
+def test_numbers_of_thousands_of_digits_count_as_none(key: str) -> None:
+    """Wherever several stand in one row."""
+    with ClusterFactory() as factory:
+        cluster = factory(replicas=1, schedules=SCHEDULES, lease="5s")
+        cluster.advance("25s")
+        server = cluster._world.server
+        stretch = b" ".join([DIGITS] * 5)
+        row = {"schedule_state": b" ".join([DIGITS] * 12) + b"\nF" + stretch, "schedule_expected": stretch}[key]
+        server.store.raw.hset(server.keys.prefix + PIECES[key][0], "s0", row)
+
+        (shown,) = server.execute(Views(server.keys).inspect(["s0"]))
+        assert shown.record is not None
+        assert (shown.record.completed_ms, shown.record.expected) == (0, None)
