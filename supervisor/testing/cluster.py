@@ -22,7 +22,6 @@ from typing import Any, NamedTuple, Self, cast
 
 from supervisor.core.durations import parse_duration
 from supervisor.core.units import SECOND_NS
-from supervisor.roles.scheduler.scheduler import Scheduler
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.client.sync_client import AsyncStore
 from supervisor.store.election.leases import Leases
@@ -33,7 +32,7 @@ from supervisor.store.wire.fire import FireCode
 from supervisor.testing import assertions
 from supervisor.testing.definitions import definitions_of, timing_of
 from supervisor.testing.leaderships import SimulatedLeadership
-from supervisor.testing.replica import Replica
+from supervisor.testing.replica import PATIENT, Replica
 from supervisor.testing.runs import EnqueuedRun, Finished, InlineWorker, waiting_runs
 from supervisor.testing.server import ImmediateStore, Server, driven_time
 from supervisor.testing.world import ReplicaClock, S, World
@@ -41,14 +40,6 @@ from supervisor.testing.world import ReplicaClock, S, World
 DEFAULT_START = "2026-01-01T00:00:00+00:00"
 RESIGN_STEPS_MAX = 8  # of a twentieth of the lease: a renewal period and a moment
 PAUSE_NS_MAX = 10**9 * S
-
-
-class _PatientScheduler(Scheduler):
-    """Looks less often: here no message is lost, and whatever changes wakes it."""
-
-    slice_ns = lateness_ns = 60 * S
-    idle_ns = 5 * S
-    reconcile_ns = audit_ns = 3600 * S
 
 
 class Fired(NamedTuple):
@@ -113,7 +104,7 @@ class Cluster:
                 timing=timing_of(self._lease_s),
                 definitions=definitions,
                 clock=ReplicaClock(self._world),
-                scheduler_class=_PatientScheduler,
+                **PATIENT,
             )
             for name in (f"r{number}" for number in range(1, replicas + 1))
         }

@@ -51,6 +51,24 @@ class TracedBoard(Board):
         self._trace(term)
 
 
+class _PatientElector(Elector):
+    """Looks at its scheduler when it renews: here its death wakes the elector."""
+
+    look_ns = 60 * S
+
+
+class _PatientScheduler(Scheduler):
+    """Looks less often: here no message is lost, and whatever changes wakes it."""
+
+    slice_ns = lateness_ns = 60 * S
+    idle_ns = 5 * S
+    reconcile_ns = audit_ns = 3600 * S
+
+
+PATIENT: Any = {"elector_class": _PatientElector, "scheduler_class": _PatientScheduler}
+"""Options of a replica that lives for hours: each look of each second costs as much as a fire."""
+
+
 class _SimulatedTree(TreeView):
     """As in production, but a wake-up is a call."""
 

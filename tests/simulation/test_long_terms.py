@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,7 @@ from supervisor.settings.schedules.complete import schedules_digest
 from supervisor.settings.sections.models import ElectionSettings
 from supervisor.store.election.leases import CandidateInfo, Leases
 from supervisor.store.keys import Keys
-from supervisor.testing.replica import Replica
+from supervisor.testing.replica import PATIENT, Replica
 from supervisor.testing.server import Server, driven_time
 from supervisor.testing.world import ReplicaClock, S, World
 
@@ -24,11 +25,14 @@ HOUR_S = 3600
 
 
 @contextmanager
-def cluster(count: int, **election: float) -> Iterator[tuple[World, list[Replica]]]:
+def cluster(count: int, *, is_idle: bool = False, **election: float) -> Iterator[tuple[World, list[Replica]]]:
     world = World(Server(Keys("long")), seed=1)
     timing = ElectionTiming.of(ElectionSettings(**election))
+    options: Any = {"definitions": (OLD,)}
+    if is_idle:  # with no schedule and few looks at the board, hours take a second
+        options = {"definitions": (), **PATIENT}
     replicas = [
-        Replica(world, world.server.keys, f"r{n}", timing=timing, definitions=(OLD,), clock=ReplicaClock(world))
+        Replica(world, world.server.keys, f"r{n}", timing=timing, clock=ReplicaClock(world), **options)
         for n in range(count)
     ]
     with driven_time(world.server_time_s):
@@ -54,7 +58,7 @@ def test_a_leader_that_reloaded_is_listed_with_its_new_schedules() -> None:
 
 def test_who_was_killed_long_ago_is_no_candidate_any_more() -> None:
     """A leader may hold for months, and each start of a tree has a name of its own."""
-    with cluster(1, lease_duration_s=300, renew_period_s=100, renew_timeout_s=30) as (world, _):
+    with cluster(1, is_idle=True, lease_duration_s=300, renew_period_s=100, renew_timeout_s=30) as (world, _):
         leases = Leases(world.server.keys)
         for number in range(150):
             info = CandidateInfo(replica=f"spot.{number:06x}")

@@ -40,6 +40,9 @@ CRASHES_MAX = 3  # of the scheduler within a minute: then another replica leads
 class Elector:
     """One replica's part in the election."""
 
+    look_ns = LOOK_AGAIN_NS
+    """How often a holder looks at its scheduler between two renewals."""
+
     def __init__(self, context: ElectionContext) -> None:
         self._at = context
         self.memory = self._memory = ElectionMemory(context)
@@ -153,7 +156,7 @@ class Elector:
         if self._memory.state is State.LEADER:
             until_ns = min(until_ns, self._held.term.trusted_until_ns)
         if at.now() < until_ns and (self._memory.state is State.PROMOTING or not self._held.is_outlived):
-            yield Sleep(min(until_ns, at.now() + LOOK_AGAIN_NS))  # the scheduler is looked at in between
+            yield Sleep(min(until_ns, at.now() + self.look_ns))  # the scheduler is looked at in between
         if at.around.is_stopping():
             return
         if self._held.is_outlived or at.board.next_nonce is not None:

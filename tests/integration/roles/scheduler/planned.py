@@ -20,13 +20,15 @@ from supervisor.store.schedules.fire import Schedules
 from supervisor.store.schedules.reads import ScheduleState
 from supervisor.store.wire.fire import FireCode
 from supervisor.store.wire.poll import Ack
-from supervisor.testing.replica import Replica
+from supervisor.testing.replica import PATIENT, Replica
 from supervisor.testing.server import Server, driven_time
 from supervisor.testing.world import EPOCH_MS, Network, ReplicaClock, World
 
 S = 1_000_000_000
 SESSION = "w/worker-0/1"
 TEMPLATE = Template(job="demo.job", kind=Kind.SYNC)
+FOR_HOURS: Any = {"lease_s": 60.0, **PATIENT}
+"""Options of a world that lives for hours: a renewal and a look at the plan in each second cost ten times as much."""
 
 
 def every(seconds: float, schedule_id: str = "s", **fields: Any) -> ScheduleDef:
