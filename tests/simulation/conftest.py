@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-WORLDS = 60
+WORLDS = 30
 WORLDS_PER_TEST = 10
 
 

@@ -15,7 +15,7 @@ from supervisor.testing import server
 from supervisor.testing.scripting import QuickStore
 from tests.simulation.scenario import run
 
-SEEDS = (2, 11)
+SEEDS = (pytest.param(2, marks=pytest.mark.long), 11)
 
 
 class PlainStore(QuickStore):

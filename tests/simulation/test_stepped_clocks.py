@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -28,6 +28,10 @@ SCHEDULES: dict[str, dict[str, Any]] = {
     "gives-way": HELD | {"overlap": "cancel_other", "cancel_grace": "20s"},
 }
 MOMENTS_S = (5.0, 14.9, 24.0, 29.9, 30.01, 59.9, 60.01, 72.0, 79.5, 84.0, 89.9, 90.01)
+CASES = [(1, HOURS_3_S), (2, HOURS_3_S), (2, -HOURS_3_S)]
+SHARED = [(*case, MOMENTS_S[number :: len(CASES)]) for number, case in enumerate(CASES)]
+ALL = [pytest.param(*case, MOMENTS_S, marks=pytest.mark.long) for case in CASES]
+"""Each moment with one of the cases in every run of the tests; each with each in the long ones."""
 END_S = 130.0
 
 
@@ -92,13 +96,15 @@ class Life:
 TURN: dict[str, Any] = {"session": "w", "kind": Kind.SYNC, "queues": ["held"], "want_suspect": False}
 
 
-@pytest.mark.parametrize(("replicas", "step_s"), [(1, HOURS_3_S), (2, HOURS_3_S), (2, -HOURS_3_S)])
-def test_a_step_of_the_leaders_clock_at_any_moment_changes_nothing_but_lateness(replicas: int, step_s: float) -> None:
+@pytest.mark.parametrize(("replicas", "step_s", "moments_s"), [*SHARED, *ALL])
+def test_a_step_of_the_leaders_clock_at_any_moment_changes_nothing_but_lateness(
+    replicas: int, step_s: float, moments_s: Sequence[float]
+) -> None:
     """Pauses, graces, windows, retention, initial runs: all are Redis' time, which does not step."""
     wanted = Life(replicas).live(0.5, 0.0)
     assert len(wanted[0]) > 40
     assert wanted[1:] == ([b"gives-way", b"new", b"owed", b"paused", b"punctual", b"tick", b"waits"], [])
-    for at_s in MOMENTS_S:
+    for at_s in moments_s:
         found = Life(replicas).live(at_s, step_s)
         assert found[1:] == wanted[1:], f"stepped at {at_s} s"
         assert found[0] == wanted[0], f"stepped at {at_s} s: {sorted(set(found[0]) ^ set(wanted[0]))}"

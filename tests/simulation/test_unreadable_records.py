@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -34,6 +34,12 @@ CANDIDATES = (
     b'1 {"replica":"x","pid":"y"}', b'999999999999 {"replica":"x","version":"' + b"9" * 5000 + b'"}',
     b'1795356190862 {"replica":"x","priority":99999999999999999999999}', b'1 {"replica":"x","schedules_digest":[1]}',
 )  # fmt: skip
+
+
+def odd_values(fields: Sequence[str]) -> list[Any]:
+    """Return each field with a third of the odd values, another third for the next one; with all for the long tests."""
+    shares = [pytest.param(field, RUBBISH[n % 3 :: 3], id=field) for n, field in enumerate(fields)]
+    return shares + [pytest.param(field, RUBBISH, id=f"{field}, all", marks=pytest.mark.long) for field in fields]
 
 
 class Cluster:
@@ -93,10 +99,12 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
 
 
-@pytest.mark.parametrize("field", FIELDS)
-def test_no_field_of_the_lease_ends_a_process_or_the_fires(cluster: Cluster, field: str) -> None:
+@pytest.mark.parametrize(("field", "values"), odd_values(FIELDS))
+def test_no_field_of_the_lease_ends_a_process_or_the_fires(
+    cluster: Cluster, field: str, values: Sequence[bytes]
+) -> None:
     """The leader heals it, or the record counts as expired after a whole default duration."""
-    for value in RUBBISH:
+    for value in values:
         before, kept = cluster.warnings(), len(cluster.world.server.granted)
         cluster.write(cluster.world.server.keys.lease, field, value)
         cluster.pass_s(LEASE_S + 1.5)
@@ -124,10 +132,12 @@ def test_a_standby_named_as_the_holder_takes_no_term_of_another(cluster: Cluster
     )
 
 
-@pytest.mark.parametrize("field", ["epoch", "nonce", "holder", "seq", "until", "duration"])
-def test_what_a_dead_leader_left_unreadable_ends_by_silence(cluster: Cluster, field: str) -> None:
+@pytest.mark.parametrize(("field", "values"), odd_values(["epoch", "nonce", "holder", "seq", "until", "duration"]))
+def test_what_a_dead_leader_left_unreadable_ends_by_silence(
+    cluster: Cluster, field: str, values: Sequence[bytes]
+) -> None:
     """Nobody renews it, so nobody could heal it: a whole default duration on the own clock, and a standby leads."""
-    for value in RUBBISH:
+    for value in values:
         (name,) = cluster.leaders
         dead = next(replica for replica in cluster.replicas if replica.name == name)
         dead.kill()
@@ -181,7 +191,7 @@ VALUES = (b"", b"rubbish", b"-1", b"9" * 400, b"\xff\xfe")
 SCORES = ("inf", "-inf", 1e300, 0.5)
 OF_ELECTION = {"lease", "fence", "genesis", "candidates", "events"}
 SHARES = 3
-"""Tests that walk all places together."""
+"""Tests that walk all places together. Each comes to every place, since it may have more values than there are tests."""
 
 
 def foreign_writes(raw: Any, key: bytes) -> Iterator[tuple[str, Callable[[], object]]]:
@@ -204,7 +214,7 @@ def foreign_writes(raw: Any, key: bytes) -> Iterator[tuple[str, Callable[[], obj
     return ((str(place)[:40], write) for place, write in places if "tick" not in str(place))
 
 
-@pytest.mark.parametrize("share", range(SHARES))
+@pytest.mark.parametrize("share", [0, *(pytest.param(n, marks=pytest.mark.long) for n in range(1, SHARES))])
 def test_no_value_of_a_key_stops_other_schedules(share: int) -> None:
     """Each place of each key in turn holds what nobody would write: the rest is fired, read and declared as before."""
     cluster = Cluster(*VICTIMS)
