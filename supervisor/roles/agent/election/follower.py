@@ -26,6 +26,7 @@ from supervisor.roles.agent.election.candidates import CandidateList
 from supervisor.roles.agent.election.context import UNANSWERED, ElectionContext
 from supervisor.roles.agent.election.memory import ElectionMemory
 from supervisor.store.election.leases import LeaseCode, LeaseView, Mode
+from supervisor.store.wire.codec import foreign_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,10 +200,10 @@ class ElectionFollower:
 
     def _let_better_ones_pass(self, released: dict[str, str]) -> Steps[None]:
         """Wait for those who go first. Who they are is asked only if that has changed since it was read."""
-        number = released.get("roster", "")
-        self._candidates.noticed(int(number) if number.isdecimal() else -1)
-        if self._candidates.is_due() and number.isdecimal():
-            yield from self._candidates.learn(int(number))
+        number = foreign_number(released.get("roster", ""))
+        self._candidates.noticed(-1 if number is None else number)
+        if self._candidates.is_due() and number is not None:
+            yield from self._candidates.learn(number)
         wait_ns = self._candidates.wait_ns(holder=released.get("who", ""), prefer=released.get("prefer", ""))
         until_ns = self._at.now() + int(wait_ns * (0.9 + 0.2 * self._at.rng.random()))
         # A wake-up that came while this replica listened ends the first sleep at once: it must not jump the queue.

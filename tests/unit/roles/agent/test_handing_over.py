@@ -166,6 +166,16 @@ def test_a_list_of_candidates_that_changed_is_read_before_the_order_is_worked_ou
     assert isinstance(follower.step, Sleep)
 
 
+@pytest.mark.parametrize("number", ["9" * 5000, "\N{ARABIC-INDIC DIGIT THREE}", "-1", "x", ""])
+def test_a_number_of_a_list_that_nobody_writes_keeps_nobody_from_asking(number: str) -> None:
+    """The release repeats what stands in the record; the elector of each standby died of it."""
+    follower = Scripted(me=ME).stand_by()
+    event_id, fields = released()[0]
+    follower.answer([(event_id, {**fields, "roster": number})])
+
+    assert follower.script == "lease_campaign"
+
+
 def test_a_list_that_did_not_change_is_not_read_again() -> None:
     """The hand-over is one question shorter."""
     follower = Scripted(me=ME).stand_by(roster=3)
