@@ -44,8 +44,8 @@ local function let_go(queue, id, token, what, how)
 end
 
 local function look(queue, id, request)
-  local how, token, session, at = string.match(request, '^(%l+)|((.*)|%d+|%d+)|(%d+)$')
-  local kind = HOW[how or '']
+  local how, token, session, fetched, at = string.match(request, '^(%l+)|((.*)|%d+|(%d+))|(%d+)$')
+  local kind = natural(fetched) and HOW[how]
   local is_over = not kind
   if kind and kind[1] == 'stop' then
     is_over = redis.call('HGET', keys.run(queue), id) ~= token
@@ -62,7 +62,7 @@ local function look(queue, id, request)
     end
     local m = #reply
     reply[m + 1], reply[m + 2], reply[m + 3], reply[m + 4], reply[m + 5] = queue, id, kind[1], session, kind[2]
-    reply[m + 6] = string.match(token, '%d+$')
+    reply[m + 6] = fetched
   end
 end
 
