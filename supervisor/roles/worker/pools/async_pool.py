@@ -21,6 +21,7 @@ from typing import Any
 import structlog
 
 from supervisor.core.effects import drive_async
+from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.supervision.scoreboard import Phase
 from supervisor.roles.worker.polling.poll import Bells
 from supervisor.roles.worker.pools.async_runs import AsyncRuns
@@ -235,11 +236,15 @@ class AsyncPool:
             await self._look_for_suspects()
 
     async def _look_for_suspects(self) -> None:
-        try:
-            counts = [await self._store.run(self._runtime.queues.counts(queue)) for queue in self._runtime.queue_names]
-        except STORE_ERRORS:
-            return  # the next turn meets the outage and tells of it
-        waiting = sum(count.suspects.get(self._runtime.kind, 0) for count in counts)
+        waiting = 0
+        for queue in self._runtime.queue_names:
+            try:
+                count = await self._store.run(self._runtime.queues.counts(queue))
+            except StoreRefusedError:
+                continue  # a foreign key of one queue hides no suspect of another
+            except StoreUnavailableError:
+                return  # the next turn meets the outage and tells of it
+            waiting += count.suspects.get(self._runtime.kind, 0)
         self._suspects.looked(waiting, idle_by_ns=self._presence.idle_by_ns)
         if self._suspects.is_quiet:
             # Nothing else may happen until then.

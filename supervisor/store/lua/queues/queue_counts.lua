@@ -14,7 +14,7 @@ if redis.call('HLEN', keys.stale(queue)) <= STALE_MAX then -- else it is not wor
   local entries = redis.call('HGETALL', keys.stale(queue))
   for n = 1, #entries, 2 do
     local part = string.match(entries[n], '^(%S+) ')
-    stale[part or ''] = (stale[part or ''] or 0) + tonumber(entries[n + 1])
+    stale[part or ''] = (stale[part or ''] or 0) + (foreign(entries[n + 1]) or 0)
   end
 end
 

@@ -156,3 +156,12 @@ def test_a_foreign_key_in_a_queue_hides_no_other_queue_that_nobody_serves(world:
     world.raw.set(world.keys.queue("broken").suspect(Kind.ASYNC), "another program's")
 
     assert [each.queue for each in world.run(world.queues.unserved()).items] == ["default"]
+
+
+@pytest.mark.parametrize("count", ["rubbish", "", "-1", "9" * 400])
+def test_a_count_of_stale_entries_that_is_no_number_counts_as_none(world: StoreCalls, count: str) -> None:
+    """Whoever looks at the queue, or for suspects in it, gets an answer."""
+    world.enqueue(envelope("a"))
+    world.raw.hset(f"{world.keys.queue('default').prefix}stale", "ready:s:1 x", count)
+
+    assert world.run(world.queues.counts("default")).ready_total == 1
