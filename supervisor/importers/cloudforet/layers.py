@@ -35,6 +35,9 @@ OWN_KEYS = ("timezone", "phase", "packages")
 
 _STRICT = frozenset({"SCHEDULERS", "QUEUES", "WORKERS", "GLOBAL"})
 _CHART = ("application_scheduler", "application_worker")
+_AROUND = frozenset({"GLOBAL", "database", "global", "shared", "application", *_CHART})
+"""Steps to the keys of a document, in all of its forms, one inside of another too."""
+
 _MAIN = ("SCHEDULERS", "QUEUES", "WORKERS")
 _ZONEINFO = re.compile(r".*/zoneinfo/(?P<zone>[A-Za-z0-9_+./-]+)\Z")
 
@@ -149,7 +152,7 @@ class Layers:
         """Refuse keys that choose code, in any of the forms of a document."""
         for path, node in document.walk():
             is_handler = len(path) >= 3 and path[-3] == "SCHEDULERS" and path[-1] == "handler"
-            if (path[-1:] == ("packages",) and path[:-1] in {(), ("GLOBAL",)}) or is_handler:
+            if (path[-1:] == ("packages",) and _AROUND.issuperset(path[:-1])) or is_handler:
                 message = "came over the network, which may choose no code"
                 self._report.problem(node, path, message, "write it into a local file, or pin the import with sha256")
 
