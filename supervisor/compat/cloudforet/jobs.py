@@ -70,7 +70,7 @@ def stp(ctx: Context, task: dict[str, Any] | None = None, message: str | None = 
         message: its text, as it came out of a list of SpaceONE's.
     """
     # A message from elsewhere holds no reference of ours, and must not be able to ask for what one stands for.
-    whole = parse(message) if message is not None else check(resolved(task))
+    whole = parse(message) if message is not None else _whole(task)
     hidden = Hidden.of_task(whole)
     with guarded(ctx, hidden):
         kept: dict[str, Any] = hidden.scrubbed(stages.as_result(whole, stages.execute(whole, ctx)))
@@ -90,9 +90,17 @@ def emit(ctx: Context, task: dict[str, Any], queue: str) -> None:
     if runtime.settings().bridge_of(queue) is not Bridge.EMIT:
         raise NoBridgeError(queue)
     producer = current()
-    message = json.dumps(check(resolved(task)), ensure_ascii=False)
+    message = json.dumps(_whole(task), ensure_ascii=False)
     channel = runtime.settings().channel_of(queue)
     producer.run(Bridges(producer.keys).emit(channel=channel, run_id=ctx.run_id, message=message))
+
+
+def _whole(task: Any) -> dict[str, Any]:
+    """Return ``task`` with the token in place of references to it.
+
+    It is judged with them: in the place of a word, which a problem quotes, a reference is none.
+    """
+    return check(resolved(check(task)))
 
 
 @job("cloudforet.run", timeout="2h")

@@ -313,3 +313,12 @@ def test_a_run_pushes_to_no_list_but_that_of_a_queue_with_their_workers(produced
     jobs.emit(Context(run_id="r", job="cloudforet.emit"), task, queue="out_q")
 
     assert json.loads(raw.lpop("theirs"))["stages"][0]["metadata"] == {"token": CANARY}
+
+
+def test_a_task_with_a_reference_where_a_word_belongs_is_pushed_nowhere(produced: Producer, server: Server) -> None:
+    """The problem of such a task quotes the word, and would show the token to all who may read errors."""
+    assert produced
+    with pytest.raises(TaskError, match="version must be one of v1, got an object") as caught:
+        jobs.emit(Context(run_id="r", job="cloudforet.emit"), {"version": REFERENCE, "stages": []}, queue="out_q")
+    assert CANARY not in str(caught.value)
+    assert server.raw().exists("theirs") == 0

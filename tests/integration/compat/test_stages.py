@@ -16,6 +16,7 @@ from pydantic import SecretStr
 from supervisor.clock import SystemClock
 from supervisor.compat.cloudforet import jobs
 from supervisor.compat.cloudforet.tasks import runtime
+from supervisor.compat.cloudforet.tasks.redaction import REFERENCE
 from supervisor.compat.cloudforet.tasks.schema import TaskError
 from supervisor.compat.cloudforet.tasks.stages import StageFailedError, execute
 from supervisor.roles.worker.attempt.context import Context
@@ -217,6 +218,25 @@ def test_a_message_that_was_encoded_twice_is_refused_without_its_content(work: A
     with pytest.raises(TaskError, match="it must be an object, got a string") as caught:
         jobs.stp(context(), message=json.dumps(json.dumps(task("one"))))
     assert CANARY not in str(caught.value)
+
+
+@pytest.mark.parametrize("place", ["version", "name", "executionEngine"])
+def test_a_reference_in_the_place_of_a_word_does_not_show_the_token(work: Any, place: str) -> None:
+    """Whoever may enqueue a run writes its task; errors of runs are for all who may read."""
+    assert work.done == []
+    with pytest.raises(TaskError, match=rf"{place} must be .*, got an object") as caught:
+        jobs.stp(context(), task=task("one", **{place: REFERENCE}))
+    assert CANARY[:8] not in str(caught.value)
+
+
+@pytest.mark.parametrize("place", ["locator", "name", "method"])
+def test_a_reference_in_a_stage_calls_nothing_and_does_not_show_the_token(work: Any, place: str) -> None:
+    """A long token was cut before it was masked, in errors and in the names of steps."""
+    runtime.configure(CloudforetSettings(token=SecretStr(f"{CANARY}{'x' * 200}"), packages=("old_stages",)))
+    with pytest.raises(TaskError, match=rf"stages\[0\]\.{place} must be a string, got an object") as caught:
+        jobs.stp(context(), task={"stages": [{**stage("one"), place: REFERENCE}]})
+    assert CANARY not in str(caught.value)
+    assert work.done == []
 
 
 def test_what_is_kept_of_a_task_shows_no_secret_wherever_its_producer_put_it(work: Any) -> None:
