@@ -9,8 +9,7 @@ from datetime import UTC, datetime
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.triggers import trigger_of
 from supervisor.core.units import SECOND_NS
-from supervisor.store.wire.fire import FireCode
-from supervisor.store.wire.poll import LogEntry
+from supervisor.store.wire.fire import FireCode, LogEntry
 from supervisor.testing.replica import Replica, Trust
 from supervisor.testing.world import World
 

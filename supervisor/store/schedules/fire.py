@@ -26,6 +26,7 @@ from supervisor.store.wire.fire import (
     FireReply,
     LatenessChange,
     LatenessReply,
+    LogEntry,
     PlanCode,
     PlanItem,
     parse_due,
@@ -33,7 +34,6 @@ from supervisor.store.wire.fire import (
     parse_lateness,
     parse_planned,
 )
-from supervisor.store.wire.poll import LogEntry
 
 DECLARE_MAX = 1000
 READ_MAX = 500

@@ -1,4 +1,4 @@
-"""Wire format of fires: the scheduler's requests about schedules, and the parsers of the replies.
+"""Wire format of fires: the scheduler's requests about schedules, and the parsers of the replies and of their log.
 
 The scripts are ``schedule_due``, ``schedule_plan``, ``fire`` and ``schedule_expectations``; their headers are the
 contract.
@@ -307,3 +307,33 @@ def parse_lateness(reply: Any) -> LatenessReply:
         for member, score, since, ok in chunks(reply[2:], 4)
     ]
     return LatenessReply(number(reply[1]), changes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogEntry:
+    """One decision that was made."""
+
+    schedule: str
+    nominal_ms: int
+    epoch: int
+    run_id: str  # empty when nothing was enqueued
+    code: FireCode
+    missed: int
+    at_ms: int
+
+    @classmethod
+    def parse(cls, line: str) -> LogEntry | None:
+        """Return the decision in one line of the log; None when no version up to this one wrote it."""
+        try:
+            schedule, nominal, epoch, run, code, missed, at = line.split(" ")
+            return cls(
+                schedule=schedule,
+                nominal_ms=int(nominal),
+                epoch=int(epoch),
+                run_id="" if run == "-" else run,
+                code=FireCode(code),
+                missed=int(missed),
+                at_ms=int(at),
+            )
+        except ValueError:
+            return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -20,9 +20,6 @@ from supervisor.store.keys import KIND_LETTER
 from supervisor.store.scripts import Argument
 from supervisor.store.wire.codec import foreign_number, number, optional_number, text, texts
 from supervisor.store.wire.envelope import Packed, unpack
-
-if TYPE_CHECKING:
-    from supervisor.store.wire.fire import FireCode
 
 ERROR_BYTES_MAX = 4096
 _CHARGES = re.compile(rb"(\d{1,15}),(\d{1,15}),(\d{1,15})")
@@ -267,35 +264,3 @@ def _entry(line: str) -> HistoryEntry | None:
         job=job,
         note=note,
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogEntry:
-    """One decision that was made."""
-
-    schedule: str
-    nominal_ms: int
-    epoch: int
-    run_id: str  # empty when nothing was enqueued
-    code: FireCode
-    missed: int
-    at_ms: int
-
-    @classmethod
-    def parse(cls, line: str) -> LogEntry | None:
-        """Return the decision in one line of the log; None when no version up to this one wrote it."""
-        from supervisor.store.wire.fire import FireCode  # noqa: PLC0415 - it loads cron, which no producer needs
-
-        try:
-            schedule, nominal, epoch, run, code, missed, at = line.split(" ")
-            return cls(
-                schedule=schedule,
-                nominal_ms=int(nominal),
-                epoch=int(epoch),
-                run_id="" if run == "-" else run,
-                code=FireCode(code),
-                missed=int(missed),
-                at_ms=int(at),
-            )
-        except ValueError:
-            return None

@@ -11,8 +11,7 @@ import pytest
 from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
 from supervisor.store.schedules.fire import Schedules
-from supervisor.store.wire.fire import FireCode
-from supervisor.store.wire.poll import LogEntry
+from supervisor.store.wire.fire import FireCode, LogEntry
 from tests.integration.roles.role_processes import SLOTS, Replica
 from tests.kit.servers import wait_until
 
