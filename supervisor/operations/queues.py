@@ -17,7 +17,8 @@ from supervisor.store.keys import LETTER_KIND, Keys
 from supervisor.store.queues.control import PAGE, REASON_MAX, QueueControl
 from supervisor.store.queues.fsck import Calls, Fsck, FsckFinding
 from supervisor.store.queues.reads import PARTS, QueueCounts, Served, ServedKinds, UnservedQueue
-from supervisor.store.queues.runs import DEAD_CAP, Queues
+from supervisor.store.queues.runs import Queues
+from supervisor.store.wire.poll import DEAD_CAP
 
 RATE_SAMPLE = 1000
 RATE_S = 60.0

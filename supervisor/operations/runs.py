@@ -28,10 +28,9 @@ from supervisor.store.queues.control import CancelCode as CancelCode  # noqa: PL
 from supervisor.store.queues.reads import QueueReads, RunningRun, RunView
 from supervisor.store.queues.run_records import AttemptLog as AttemptLog  # noqa: PLC0414 - of answers
 from supervisor.store.queues.run_records import RunLogs, Tallies, Tally
-from supervisor.store.queues.runs import HISTORY
 from supervisor.store.schedules.reads import Views
 from supervisor.store.wire.envelope import check_run_id
-from supervisor.store.wire.poll import HistoryEntry
+from supervisor.store.wire.poll import HISTORY, HistoryEntry
 from supervisor.telemetry.masking import mask_text
 
 T = TypeVar("T")

@@ -34,9 +34,9 @@ from supervisor.store.producer.waiting import RunWaits
 from supervisor.store.queues.control import CancelCode, QueueControl
 from supervisor.store.queues.reads import HISTORY_SCAN, Need, QueueReads, RunView
 from supervisor.store.queues.run_records import RunEnds, Tallies, Tally
-from supervisor.store.queues.runs import HISTORY
 from supervisor.store.scripts import Call
 from supervisor.store.wire.envelope import check_run_id
+from supervisor.store.wire.poll import HISTORY
 
 T = TypeVar("T")
 Timeout: TypeAlias = float | str | timedelta | None

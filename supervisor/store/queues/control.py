@@ -21,10 +21,10 @@ from uuid import uuid4
 from supervisor.core.model import PRIORITIES
 from supervisor.core.names import check_name
 from supervisor.store.keys import Keys
-from supervisor.store.queues.runs import HISTORY
 from supervisor.store.scripts import Call, CallBuilder
 from supervisor.store.wire.codec import chunks, number, text
 from supervisor.store.wire.envelope import check_run_id
+from supervisor.store.wire.poll import HISTORY
 
 BATCH_MAX = 100
 """Most runs, or entries of a list, in one call."""

@@ -22,9 +22,9 @@ from typing import Any, TypeAlias, TypeVar
 from supervisor.core.names import check_name
 from supervisor.store.keys import Keys
 from supervisor.store.queues.reads import PARTS
-from supervisor.store.queues.runs import DEAD_CAP
 from supervisor.store.scripts import Call, CallBuilder
 from supervisor.store.wire.codec import chunks, text, texts
+from supervisor.store.wire.poll import DEAD_CAP
 
 PAGE = 500
 CHECK_MAX = 100

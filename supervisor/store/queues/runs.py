@@ -1,4 +1,4 @@
-"""Queues: the calls that move runs. Those that only read them are in ``reads``.
+"""Queues: the calls that move runs. Those that only read them are in ``reads``, a worker's turn is in ``wire.poll``.
 
 Guarantees
     A run that was taken stays in Redis until its worker acknowledged it under its fence,
@@ -14,9 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from supervisor.core.model import Envelope, Kind, Release
+from supervisor.core.model import Envelope, Release
 from supervisor.core.names import check_name
-from supervisor.store.keys import KIND_LETTER
 from supervisor.store.queues.reads import (
     Page,
     QueueReads,
@@ -31,20 +30,11 @@ from supervisor.store.queues.reads import (
 from supervisor.store.scripts import Argument, Call
 from supervisor.store.wire.codec import chunks, number, text
 from supervisor.store.wire.envelope import pack
-from supervisor.store.wire.poll import Ack, FetchedRun, TurnReply, acknowledgement, parse_turn
+from supervisor.store.wire.poll import DEAD_CAP, HISTORY, FetchedRun, TurnCalls
 
 ENQUEUE_MAX = 500
-TURN_MAX = 200
-CHILDREN_MAX = 1000
-"""Most children that the acknowledgements of one turn may carry together, and so most of one run."""
-
-CHILDREN_BYTES_MAX = 4 * 1024 * 1024
-"""Most bytes of them: what one script may keep Redis busy with."""
-
 RELEASE_MAX = 200
 DETAIL_BYTES_MAX = 200
-HISTORY = 10_000
-DEAD_CAP = 10_000
 CHOSEN_MS = 3_600_000
 """How long an id that a caller chose is remembered, counted from the call that enqueued it."""
 
@@ -80,7 +70,7 @@ class UnwantedPage(list[UnwantedRun]):
     position: tuple[str, str] | None = None
 
 
-class Queues(QueueReads):
+class Queues(TurnCalls, QueueReads):
     """Builds the calls."""
 
     def enqueue(
@@ -122,51 +112,6 @@ class Queues(QueueReads):
         assert len(runs) == (5 if is_chosen else 4) * len(ids)
         args = {"nonce": nonce, "memory_ms": CHOSEN_MS if is_chosen else 0, "runs": runs}
         return self._call("enqueue", args, lambda reply: _enqueued(ids, reply))
-
-    def turn(
-        self,
-        *,
-        session: str,
-        seq: int,
-        kind: Kind,
-        queues: Sequence[str | tuple[str, int]],
-        want: int,
-        want_suspect: bool,
-        acks: Sequence[Ack] = (),
-        history: int = HISTORY,
-        dead_cap: int = DEAD_CAP,
-    ) -> Call[TurnReply]:
-        """Acknowledge, promote due runs, and fetch.
-
-        Args:
-            session: of the calling process.
-            seq: grows with each turn. A turn whose reply was lost is asked again, unchanged, with the same one.
-            kind: which jobs the caller can run.
-            queues: where it takes runs from, each with the most that this turn may take of it; a bare name: ``want``.
-            want: how many it can start, at most 200.
-            want_suspect: whether it is idle and so can take one suspect run, alone, in place of others.
-            acks: at most 200, with at most ``CHILDREN_MAX`` children together.
-            history: how many ended attempts each queue remembers.
-            dead_cap: how many dead runs each queue keeps.
-        """
-        assert 0 <= want <= TURN_MAX
-        assert len(acks) <= TURN_MAX
-        assert sum(len(ack.children) for ack in acks) <= CHILDREN_MAX
-        items: list[Argument] = []
-        for entry in queues:
-            queue, most = (entry, want) if isinstance(entry, str) else entry
-            assert most >= 0
-            items += [check_name("queue", queue), most]
-        for ack in acks:
-            items += acknowledgement(session, ack)
-        for child in (child for ack in acks for child in ack.children):
-            items += [child.packed.run_id, child.packed.queue, child.delay_ms, child.packed.data]
-        args = {
-            "session": session, "seq": seq, "letter": KIND_LETTER[kind], "want": want,
-            "want_suspect": int(want_suspect), "history": history, "dead_cap": dead_cap, "queue_count": len(queues),
-            "ack_count": len(acks), "items": items,
-        }  # fmt: skip
-        return self._call("turn", args, parse_turn)
 
     def release_runs(
         self,

@@ -1,4 +1,4 @@
-"""Wire format of a turn: acknowledgements to Redis, runs from it. The call is in ``queues.runs``.
+"""The turn of a worker on the wire: its call, acknowledgements to Redis, runs from it.
 
 Made and read for each run, so these are structs without dictionaries, and most acknowledgements
 are one line.
@@ -7,6 +7,7 @@ are one line.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -17,11 +18,20 @@ from supervisor.core.errors import PayloadTooLargeError
 from supervisor.core.model import PAYLOAD_BYTES_MAX, Envelope, Kind, Outcome
 from supervisor.core.names import check_name
 from supervisor.store.keys import KIND_LETTER
-from supervisor.store.scripts import Argument
+from supervisor.store.scripts import Argument, Call, CallBuilder
 from supervisor.store.wire.codec import foreign_number, number, optional_number, text, texts
 from supervisor.store.wire.envelope import Packed, unpack
 
 ERROR_BYTES_MAX = 4096
+TURN_MAX = 200
+CHILDREN_MAX = 1000
+"""Most children that the acknowledgements of one turn may carry together, and so most of one run."""
+
+CHILDREN_BYTES_MAX = 4 * 1024 * 1024
+"""Most bytes of them: what one script may keep Redis busy with."""
+
+HISTORY = 10_000
+DEAD_CAP = 10_000
 _CHARGES = re.compile(rb"(\d{1,15}),(\d{1,15}),(\d{1,15})")
 _encode = msgspec.json.Encoder().encode
 
@@ -96,6 +106,55 @@ class TurnReply(msgspec.Struct, frozen=True, kw_only=True):
     next_due_ms: int | None  # by Redis' time: when the next delayed run is due
     now_ms: int
     broken: list[BrokenRun]
+
+
+class TurnCalls(CallBuilder):
+    """Builds the calls of a worker."""
+
+    def turn(
+        self,
+        *,
+        session: str,
+        seq: int,
+        kind: Kind,
+        queues: Sequence[str | tuple[str, int]],
+        want: int,
+        want_suspect: bool,
+        acks: Sequence[Ack] = (),
+        history: int = HISTORY,
+        dead_cap: int = DEAD_CAP,
+    ) -> Call[TurnReply]:
+        """Acknowledge, promote due runs, and fetch.
+
+        Args:
+            session: of the calling process.
+            seq: grows with each turn. A turn whose reply was lost is asked again, unchanged, with the same one.
+            kind: which jobs the caller can run.
+            queues: where it takes runs from, each with the most that this turn may take of it; a bare name: ``want``.
+            want: how many it can start, at most 200.
+            want_suspect: whether it is idle and so can take one suspect run, alone, in place of others.
+            acks: at most 200, with at most ``CHILDREN_MAX`` children together.
+            history: how many ended attempts each queue remembers.
+            dead_cap: how many dead runs each queue keeps.
+        """
+        assert 0 <= want <= TURN_MAX
+        assert len(acks) <= TURN_MAX
+        assert sum(len(ack.children) for ack in acks) <= CHILDREN_MAX
+        items: list[Argument] = []
+        for entry in queues:
+            queue, most = (entry, want) if isinstance(entry, str) else entry
+            assert most >= 0
+            items += [check_name("queue", queue), most]
+        for ack in acks:
+            items += acknowledgement(session, ack)
+        for child in (child for ack in acks for child in ack.children):
+            items += [child.packed.run_id, child.packed.queue, child.delay_ms, child.packed.data]
+        args = {
+            "session": session, "seq": seq, "letter": KIND_LETTER[kind], "want": want,
+            "want_suspect": int(want_suspect), "history": history, "dead_cap": dead_cap, "queue_count": len(queues),
+            "ack_count": len(acks), "items": items,
+        }  # fmt: skip
+        return self._call("turn", args, parse_turn)
 
 
 def acknowledgement(session: str, ack: Ack) -> tuple[Argument, ...]:

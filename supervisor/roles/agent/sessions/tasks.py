@@ -17,8 +17,9 @@ from supervisor.roles.agent.sessions.local_workers import LocalWorkers
 from supervisor.roles.agent.sessions.reaper import Reaper
 from supervisor.roles.child import ChildContext
 from supervisor.settings.sections.models import WorkerKind
-from supervisor.store.queues.runs import HISTORY, Queues, UnwantedRun
+from supervisor.store.queues.runs import Queues, UnwantedRun
 from supervisor.store.queues.sessions import Sessions
+from supervisor.store.wire.poll import HISTORY
 
 Run = Callable[[Call[Any]], Any]
 """Sends one call and returns its reply."""

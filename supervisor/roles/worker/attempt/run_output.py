@@ -30,9 +30,8 @@ from supervisor.core.model import PRIORITIES, Envelope
 from supervisor.core.schedules.neighbours import ALONE, Neighbours
 from supervisor.store.producer.options import Args, ChildOptions, JobRef
 from supervisor.store.producer.tracing import traceparent_of
-from supervisor.store.queues.runs import CHILDREN_BYTES_MAX, CHILDREN_MAX
 from supervisor.store.wire.envelope import pack
-from supervisor.store.wire.poll import Child
+from supervisor.store.wire.poll import CHILDREN_BYTES_MAX, CHILDREN_MAX, Child
 from supervisor.telemetry.masking import mask_text, text_of
 
 NAMES_MAX = 32

@@ -23,9 +23,8 @@ from supervisor.core.model import Kind
 from supervisor.core.supervision.scoreboard import SlotState
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.child import ChildContext
-from supervisor.store.queues.runs import CHILDREN_BYTES_MAX, CHILDREN_MAX, Queues
 from supervisor.store.queues.sessions import check_session
-from supervisor.store.wire.poll import Ack, TurnReply
+from supervisor.store.wire.poll import CHILDREN_BYTES_MAX, CHILDREN_MAX, Ack, TurnCalls, TurnReply
 
 ACKS_MAX = 200
 WANT_MAX = 200
@@ -45,7 +44,7 @@ class PollSession:
     """Acknowledgements to send, and the turn that is open, if one is."""
 
     def __init__(
-        self, queues: Queues, *, session: str, kind: Kind, queue_names: Sequence[str], history: int, dead_cap: int
+        self, queues: TurnCalls, *, session: str, kind: Kind, queue_names: Sequence[str], history: int, dead_cap: int
     ) -> None:
         self._queues = queues
         self._session = check_session(session)

@@ -9,9 +9,8 @@ import pytest
 from supervisor.core.effects import Call
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.model import Envelope, Kind, Outcome, Release, Template
-from supervisor.store.queues.runs import CHILDREN_MAX
 from supervisor.store.wire.envelope import pack
-from supervisor.store.wire.poll import Ack, Child
+from supervisor.store.wire.poll import CHILDREN_MAX, Ack, Child
 from tests.kit.builders import StoreCalls, envelope
 
 S, Z = "r.1/w-0/1", "r.1/w-1/1"

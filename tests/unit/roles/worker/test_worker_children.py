@@ -10,8 +10,8 @@ from supervisor.core.errors import ArgumentsError, PayloadTooLargeError, Unknown
 from supervisor.core.jobs.registry import Registry, job
 from supervisor.core.model import Kind
 from supervisor.roles.worker.attempt.run_output import Children, SpawnError
-from supervisor.store.queues.runs import CHILDREN_MAX
 from supervisor.store.wire.envelope import unpack
+from supervisor.store.wire.poll import CHILDREN_MAX
 from tenure import Context, Retry
 from tests.kit.tables import table
 

@@ -13,9 +13,9 @@ from supervisor.core.errors import EXIT_RESTART
 from supervisor.core.model import Kind, Outcome
 from supervisor.roles.worker.polling.poll import ACKS_MAX, PollSession, SessionLostError
 from supervisor.store.keys import Keys
-from supervisor.store.queues.runs import CHILDREN_BYTES_MAX, CHILDREN_MAX, Queues
+from supervisor.store.queues.runs import Queues
 from supervisor.store.wire.envelope import Packed
-from supervisor.store.wire.poll import Ack, Child, TurnReply
+from supervisor.store.wire.poll import CHILDREN_BYTES_MAX, CHILDREN_MAX, Ack, Child, TurnReply
 
 
 class Recorded(Queues):
