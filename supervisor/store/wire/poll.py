@@ -144,7 +144,7 @@ class TurnCalls(CallBuilder):
         for entry in queues:
             queue, most = (entry, want) if isinstance(entry, str) else entry
             assert most >= 0
-            items += [check_name("queue", queue), most]
+            items += [_checked(queue), most]
         for ack in acks:
             items += acknowledgement(session, ack)
         for child in (child for ack in acks for child in ack.children):
@@ -175,7 +175,13 @@ def acknowledgement(session: str, ack: Ack) -> tuple[Argument, ...]:
 @lru_cache(maxsize=1024)
 def _place(queue: str, fetched_ms: int) -> str:
     """Return where a run lies, and which execution of it is meant: the same for most that came together."""
-    return f"{check_name('queue', queue)} {fetched_ms}"
+    return f"{_checked(queue)} {fetched_ms}"
+
+
+@lru_cache(maxsize=1024)
+def _checked(queue: str) -> str:
+    """Return the name of a queue; one that cannot be carried raises, as ``check_name`` does."""
+    return check_name("queue", queue)
 
 
 def parse_turn(reply: Any) -> TurnReply:
