@@ -12,7 +12,7 @@ from typing import Any
 import click
 import msgspec
 
-from supervisor.core.json_values import without_controls
+from supervisor.telemetry.controls import without_controls
 
 FORMATS = ("table", "json", "yaml")
 _STEERING = re.compile(r"[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")

@@ -17,7 +17,6 @@ import structlog
 from aiohttp import web
 
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
-from supervisor.core.json_values import escape_controls
 from supervisor.core.supervision import health
 from supervisor.core.supervision.health import HealthEndpoint
 from supervisor.roles.child import ChildContext
@@ -42,6 +41,7 @@ from supervisor.roles.web.responses import (
 from supervisor.roles.web.status import status, status_text
 from supervisor.settings.schedules.calendars import ending_notes
 from supervisor.settings.web.tokens import Scope
+from supervisor.telemetry.controls import escape_controls
 from supervisor.telemetry.logs import RepeatedWarning
 from supervisor.telemetry.metrics import HEALTHCHECKS, HTTP_FAILURES, exposition
 from supervisor.version import __version__

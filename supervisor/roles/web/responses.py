@@ -20,10 +20,10 @@ from supervisor.core.errors import (
     StoreUnavailableError,
     TenureError,
 )
-from supervisor.core.json_values import escape_controls, without_controls
 from supervisor.core.model import PAYLOAD_BYTES_MAX
 from supervisor.core.schedules.triggers import TriggerError
 from supervisor.settings.web.tokens import Token
+from supervisor.telemetry.controls import escape_controls, without_controls
 
 HEADERS = {
     "Cache-Control": "no-store",

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from supervisor.core.json_values import without_controls
+from supervisor.telemetry.controls import without_controls
 from supervisor.telemetry.log_lines.log_sink import LINE_BYTES_MAX
 from supervisor.telemetry.masking import mask_text, text_of
 

@@ -22,7 +22,7 @@ from prometheus_client import Metric
 from prometheus_client.metrics import MetricWrapperBase
 from prometheus_client.registry import Collector
 
-from supervisor.core.json_values import escape_controls
+from supervisor.telemetry.controls import escape_controls
 
 SERIES_MAX = 1000
 """Values of a label, and series of a metric, that one process keeps unless the settings say otherwise."""

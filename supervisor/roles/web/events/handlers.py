@@ -21,12 +21,12 @@ from supervisor.clock import Clock
 from supervisor.core.durations import parse_duration
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.events import LEVELS
-from supervisor.core.json_values import without_controls
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.web.events.followers import Followers, Item
 from supervisor.roles.web.responses import ADMIT, ASKER, HEADERS, PEER, bad_request, json_response, limit_of
 from supervisor.store.client.sync_client import AsyncStore
 from supervisor.store.event_log import EVENT_ID, READ_MAX, EventLog, KeptEvent
+from supervisor.telemetry.controls import without_controls
 
 HEARTBEAT_S = 10.0
 STREAM_S = 3600.0
