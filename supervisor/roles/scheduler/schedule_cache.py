@@ -23,10 +23,10 @@ from supervisor.core.schedules.checks import checks_of_definition
 from supervisor.core.schedules.neighbours import Neighbours
 from supervisor.core.schedules.templating import needs_rendering, render
 from supervisor.core.schedules.trigger_kinds import AfterSchedule, Trigger
-from supervisor.core.schedules.triggers import after_completion_ms, trigger_of
+from supervisor.core.schedules.triggers import trigger_of
 from supervisor.store.wire.definition import unpack_definition
 from supervisor.store.wire.envelope import EnvelopeTemplate, Packed, pack
-from supervisor.store.wire.fire import Seen, policy_text
+from supervisor.store.wire.fire import Seen, policy_text, wait_text
 
 KNOWN_MAX = 100_000
 _BARE = Template(job="-", kind="sync")  # type: ignore[arg-type]  # never sent: stands where none is kept
@@ -55,7 +55,7 @@ class CompiledSchedule:
         self.revision = revision
         self.trigger: Trigger = trigger_of(definition)
         self.checks = checks_of_definition(definition)
-        self.wait = _wait(definition)
+        self.wait = wait_text(definition)
         self.keep_ms = definition.retain_completed_ms if is_dynamic else None
         self.policy = policy_text(definition, self.wait, self.keep_ms)
         template = definition.template
@@ -224,15 +224,3 @@ def _stripped(definition: ScheduleDef) -> ScheduleDef:
         pause_reason="",
         renamed_from="",
     )
-
-
-def _wait(definition: ScheduleDef) -> str:
-    """Return the effects of the end of a run, as ``lib/live.lua`` reads them."""
-    delay = after_completion_ms(definition)
-    parts = [] if delay is None else [f"c{delay}"]
-    if definition.pause_after_failures:
-        # Under `allow` no list of unfinished runs is kept for them: failures are counted by the ids of the runs.
-        parts.append(f"{'F' if definition.overlap == 'allow' else 'f'}{definition.pause_after_failures}")
-    if definition.finish_within_ms is not None:
-        parts.append(f"w{definition.finish_within_ms}")
-    return ",".join(parts)

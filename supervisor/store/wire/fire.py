@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.checks import FireRefusal
+from supervisor.core.schedules.triggers import after_completion_ms
 from supervisor.store.scripts import Argument
 from supervisor.store.wire.codec import chunks, foreign_moment, foreign_number, number, text
 from supervisor.store.wire.envelope import Packed
@@ -215,6 +216,18 @@ def policy_text(definition: ScheduleDef, wait: str = "", keep_ms: int | None = N
     return intern(f"{unfinished} {'-' if runs is None else runs} {wait or '-'} {'-' if keep_ms is None else keep_ms}")
 
 
+def wait_text(definition: ScheduleDef) -> str:
+    """Return what the end of a run causes, as ``lib/live.lua`` reads it."""
+    delay = after_completion_ms(definition)
+    parts = [] if delay is None else [f"c{delay}"]
+    if definition.pause_after_failures:
+        # Under `allow` no list of unfinished runs is kept for them: failures are counted by the ids of the runs.
+        parts.append(f"{'F' if definition.overlap == 'allow' else 'f'}{definition.pause_after_failures}")
+    if definition.finish_within_ms is not None:
+        parts.append(f"w{definition.finish_within_ms}")
+    return ",".join(parts)
+
+
 def parse_fired(reply: Any) -> FireReply:
     """Parse the reply of ``fire``."""
     flat = iter(reply)
@@ -327,13 +340,8 @@ class LogEntry:
         try:
             schedule, nominal, epoch, run, code, missed, at = line.split(" ")
             return cls(
-                schedule=schedule,
-                nominal_ms=int(nominal),
-                epoch=int(epoch),
-                run_id="" if run == "-" else run,
-                code=FireCode(code),
-                missed=int(missed),
-                at_ms=int(at),
-            )
+                schedule=schedule, nominal_ms=int(nominal), epoch=int(epoch), run_id="" if run == "-" else run,
+                code=FireCode(code), missed=int(missed), at_ms=int(at),
+            )  # fmt: skip
         except ValueError:
             return None
