@@ -55,6 +55,10 @@ class DecisionTime(NamedTuple):
     doubtful_until_ms: int = 0  # what was due until then may have been fired before Redis lost it
     ahead_ms: int = 0  # how far this machine's wall clock is ahead of ``now_ms``
 
+    def doubted(self, until_ms: int) -> DecisionTime:
+        """Return it with the doubt about what was due until ``until_ms``."""
+        return self._replace(doubtful_until_ms=max(self.doubtful_until_ms, until_ms))
+
 
 def prepare(
     schedule: str, known: CompiledSchedule, mark_ms: int, *, after_ms: int = 0, live: int = 0

@@ -232,7 +232,7 @@ class Prefetcher:
         begin: list[FireItem] = []
         plans: list[tuple[PlanItem, Evaluation]] = []
         has_moved = False
-        moment = self.marks.read(seen, self._catalogue, moment)
+        moment = moment.doubted(self.marks.read(seen, self._catalogue))
         for each in seen:
             evaluation = self._evaluate(each, moment)
             if evaluation is None:

@@ -29,7 +29,6 @@ from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.catchup import MISSED_MAX
 from supervisor.core.schedules.triggers import trigger_of
 from supervisor.roles.scheduler.fenced_client import FencedClient
-from supervisor.roles.scheduler.fire_items import DecisionTime
 from supervisor.roles.scheduler.schedule_cache import Catalogue
 from supervisor.store.schedules.fire import Schedules, Seed
 from supervisor.store.wire.fire import Seen
@@ -71,8 +70,8 @@ class Watermarks:
         if len(self._marks) > MARKS_MAX:
             del self._marks[next(iter(self._marks))]
 
-    def read(self, seen: Sequence[Seen], catalogue: Catalogue, moment: DecisionTime) -> DecisionTime:
-        """Keep the watermarks as they were read; return ``moment`` with the doubt that they show.
+    def read(self, seen: Sequence[Seen], catalogue: Catalogue) -> int:
+        """Keep the watermarks as they were read; return ``doubtful_until_ms`` with the doubt that they show.
 
         A paused schedule owes nothing for that time. One that is to begin has decided nothing yet.
         """
@@ -88,7 +87,7 @@ class Watermarks:
                 self.forget(each.schedule)  # another life of its id, whose first watermark is that of its creation
             elif known_ms is not None:
                 self.doubt(each.mark_ms)  # it had begun
-        return moment._replace(doubtful_until_ms=max(moment.doubtful_until_ms, self.doubtful_until_ms))
+        return self.doubtful_until_ms
 
     def forget(self, schedule: str) -> None:
         """Drop the memory of ``schedule``: it was deleted, or paused, and owes nothing for that time."""

@@ -10,7 +10,6 @@ import pytest
 
 from supervisor.core.election.lease import Term
 from supervisor.core.supervision.scoreboard import Board, board_words
-from supervisor.roles.scheduler.fire_items import DecisionTime
 from supervisor.roles.scheduler.schedule_cache import Catalogue
 from supervisor.roles.scheduler.watermarks import Watermarks
 from supervisor.store.keys import Keys
@@ -41,12 +40,11 @@ def test_a_schedule_that_begins_again_is_doubtful_for_a_day(passed_ms: int, is_d
     client: Any = SimpleNamespace(board=board, clock=FakeClock(elapsed_ns=1, wall_ms=START_MS + 100 * DAY_MS))
     catalogue = Catalogue()
     assert catalogue.learn(CREATED.id, 1, pack_definition(CREATED), is_dynamic=True) is None
-    moment = DecisionTime(START_MS + 100 * DAY_MS, 0)
     marks = Watermarks(Schedules(Keys("test")), client)
     marks.begin(Term(1, "a" * 32, 1))
     begun = b"1 0 0 0 0 0 0 0 0 0 0 1"
-    assert marks.read([seen(START_MS, begun)], catalogue, moment).doubtful_until_ms == 0
+    assert marks.read([seen(START_MS, begun)], catalogue) == 0
     board.header.foreign_epoch = 2  # another replica led
     marks.begin(Term(3, "b" * 32, 1))
-    again = marks.read([seen(START_MS + passed_ms)], catalogue, moment)
-    assert (again.doubtful_until_ms > 0) is is_doubtful
+    doubtful_until_ms = marks.read([seen(START_MS + passed_ms)], catalogue)
+    assert (doubtful_until_ms > 0) is is_doubtful
