@@ -20,8 +20,8 @@ from supervisor.roles.agent.election.held_term import Resignation
 from supervisor.roles.agent.election.memory import ElectionMemory
 from supervisor.roles.scheduler import fire_items
 from supervisor.roles.scheduler.fenced_client import ASK_TIMEOUT_NS, FencedClient
+from supervisor.roles.scheduler.schedule_cache import Watermarks
 from supervisor.roles.scheduler.scheduler import Scheduler
-from supervisor.roles.scheduler.watermarks import Watermarks
 from supervisor.store import scripts
 from supervisor.store.wire.fire import FireCode, FireReply, FireResult
 from tests.simulation.scenario import Outcome, run

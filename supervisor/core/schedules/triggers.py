@@ -195,3 +195,13 @@ def _part(when: When, timing: _Timing) -> Trigger:
     if when.at_ms is not None:
         return At(when.at_ms)
     return AfterCompletion(when.after_completion_ms or 0)
+
+
+def due_between(definition: ScheduleDef, after_ms: int, until_ms: int, *, most: int) -> int:
+    """Return how many due times lie after the one moment and up to the other, counted up to ``most``."""
+    if definition.paused or until_ms <= after_ms:
+        return 0
+    try:
+        return trigger_of(definition).count(after_ms, until_ms, most)
+    except TenureError:  # its exclusions leave nothing
+        return 0

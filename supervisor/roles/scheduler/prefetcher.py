@@ -23,8 +23,7 @@ from supervisor.core.model import FIRE_BATCH_MAX
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.scheduler.fenced_client import FencedClient, ask_split
 from supervisor.roles.scheduler.fire_items import DecisionTime, DueSchedule, Evaluation, evaluate, unusable
-from supervisor.roles.scheduler.schedule_cache import Catalogue
-from supervisor.roles.scheduler.watermarks import Watermarks
+from supervisor.roles.scheduler.schedule_cache import Catalogue, Watermarks
 from supervisor.roles.scheduler.window import (
     NEVER_MS,
     PAGE,

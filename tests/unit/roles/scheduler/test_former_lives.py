@@ -10,8 +10,7 @@ import pytest
 
 from supervisor.core.election.lease import Term
 from supervisor.core.supervision.scoreboard import Board, board_words
-from supervisor.roles.scheduler.schedule_cache import Catalogue
-from supervisor.roles.scheduler.watermarks import Watermarks
+from supervisor.roles.scheduler.schedule_cache import Catalogue, Watermarks
 from supervisor.store.keys import Keys
 from supervisor.store.schedules.fire import Schedules
 from supervisor.store.wire.definition import pack_definition
