@@ -97,6 +97,7 @@ class Run(Generic[R]):
 
         Raises:
             StoreUnavailableError: Redis does not answer; calling again does no harm.
+            StoreRefusedError: it waits, a schedule or another run counts it, and the Redis user may not write that.
         """
         asking = self._asking()
         return asking.answer(asking.cancel(self.id, self.queue, reason))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from contextlib import ExitStack
 
 import msgspec
 import pytest
 import redis
+from msgspec import structs
 
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.jobs.job_spec import JobCard
-from supervisor.core.model import Kind, Template
+from supervisor.core.model import Kind, Outcome, Template
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.client import preflight
 from supervisor.store.client.preflight import PRODUCER_WRITES, AclRole, acl_rules
@@ -21,12 +23,14 @@ from supervisor.store.election.leases import Leases
 from supervisor.store.keys import Keys
 from supervisor.store.producer.producer import Producer
 from supervisor.store.queues.control import QueueControl
+from supervisor.store.queues.run_records import Tallies
 from supervisor.store.queues.runs import Enqueued, Queues
 from supervisor.store.queues.sessions import Sessions
 from supervisor.store.schedules.fire import Schedules
 from supervisor.store.wire.envelope import pack
 from tenure import Run
 from tenure.errors import RunTimeoutError
+from tests.integration.store.fanout.test_store_tallies import child, end, follow
 from tests.integration.store.limits.limit_checks import limited, rated, unique
 from tests.kit.builders import envelope
 from tests.kit.servers import RealServer
@@ -113,6 +117,36 @@ def test_a_producer_that_enqueues_an_id_again_leaves_nothing_of_its_former_life(
         if tree.command("EVAL", "return redis.call('EXISTS', KEYS[1])", "1", f"{KEYS.prefix}{kind}:mine")
     ]
     assert left == (["progress"] if version == "earlier" else [])
+
+
+def test_a_producer_ends_no_run_whose_end_others_must_learn_of(users: Users) -> None:
+    """The run would be gone, and what counts it would wait for its end for ever. What nobody counts it may end."""
+    tree, queues = users.store("tree"), Queues(KEYS)
+    tree.run(Sessions(KEYS).open("r.1/w-0/1", {"slot": "w-0"}))
+    tree.run(queues.enqueue(envelopes=[envelope("p")], delays_ms=[0], nonce="n"))
+    turn = functools.partial(queues.turn, session="r.1/w-0/1", kind=Kind.ASYNC, queues=["default"], want_suspect=False)
+    (fetched,) = tree.run(turn(seq=1, want=1)).runs
+    ack = end("p", Outcome.OK, child("p", "a"), attempt=fetched.attempt, keep=60_000, then=[follow("p>next")])
+    tree.run(turn(seq=2, want=0, acks=[structs.replace(ack, fetched_ms=fetched.fetched_ms)]))
+    fired, alike = envelope("s@1700000000000"), envelope("other@1700000000000")
+    tree.run(queues.enqueue(envelopes=[fired, alike], delays_ms=[0, 0], nonce="m"))
+    tree.command(
+        "EVAL", f"return redis.call('HSET', KEYS[1], 's', 'default {fired.id}')", "1", f"{KEYS.prefix}schedule:live"
+    )
+
+    producer = Producer(users.settings("producer"), cluster="roles")
+    try:
+        for run_id in ("p/a", fired.id):
+            with pytest.raises(StoreRefusedError, match=f"another run counts {run_id}, which is for users of trees"):
+                Run(run_id, producer=producer).cancel()
+            assert tree.run(queues.show(run_id)).state == "queued"
+        assert Run(alike.id, producer=producer).cancel()
+    finally:
+        producer.close()
+
+    tree.run(QueueControl(KEYS).cancel([("", "p/a", ""), ("", fired.id, "")], by="operator"))
+    assert tree.run(Tallies(KEYS).read("p")).left == 0
+    assert tree.run(queues.show("p>next")).state == "queued"
 
 
 def test_a_producer_cannot_command_lead_or_define(users: Users) -> None:
