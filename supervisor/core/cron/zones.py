@@ -21,7 +21,9 @@ from __future__ import annotations
 import re
 import zoneinfo
 from bisect import bisect_right
+from collections.abc import Callable
 from contextlib import suppress
+from contextvars import ContextVar
 from datetime import timedelta
 from functools import lru_cache
 from importlib import metadata
@@ -47,6 +49,10 @@ _BLOCK_BITS = 27  # 2**27 s is 4.25 years: 2 ms to scan, and most processes need
 _DAY_S = 86_400
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*", re.ASCII)
 _NOT_PORTABLE = frozenset({"localtime", "posixrules", "Factory", "posix", "right"})
+
+
+table_reader: ContextVar[Callable[[str, int], None] | None] = ContextVar("told which tables are read", default=None)
+"""Called with zone and number of each table that ``Zone.at`` looks into; what it raises is the caller's."""
 
 
 class UnknownZoneError(TenureError):
@@ -84,7 +90,11 @@ class Zone:
         segment = self._recent
         if segment.start <= instant_s < segment.end:
             return segment
-        segments = _segments(self.name, instant_s >> _BLOCK_BITS)
+        block = instant_s >> _BLOCK_BITS
+        reader = table_reader.get()
+        if reader is not None:
+            reader(self.name, block)
+        segments = _segments(self.name, block)
         segment = segments[bisect_right(segments, instant_s, key=_start_of) - 1]
         self._recent = segment
         return segment

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zoneinfo
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 
 from supervisor.core.calendars import search_limit
 from supervisor.core.calendars.days import DAY_S, DaySet, OverExcludedError, day_sets, free_of_all
-from supervisor.core.model import CalendarDays, Exclusion, Kind, ScheduleDef, Template, When
+from supervisor.core.cron import zones
+from supervisor.core.model import CalendarDays, CalendarInterval, Exclusion, Kind, ScheduleDef, Template, When
 from supervisor.core.schedules import exclusions
 from supervisor.core.schedules.backfill import EnqueuedSpan, SchedulePast, chunks
 from supervisor.core.schedules.catchup import Owed, owed
@@ -160,6 +162,61 @@ def test_a_backfill_goes_on_in_chunks_as_large_as_looks_allow(looks: list[None])
         looks.clear()
         found += chunk.run
     assert found == list(range(ran_ms + 100, NOW_MS + 1, 100))
+
+
+ZONES = sorted(name for name in zoneinfo.available_timezones() if name.startswith(("America/", "Asia/")))[:100]
+YEARS = {
+    "days that move over thousands of years": schedule(
+        when=(When(calendar_interval=CalendarInterval(from_day=NOW_MS // DAY, months=12)),),
+        exclude=(Exclusion(days=CalendarDays(dates=((NOW_MS // DAY + 30, 2_900_000, ""),))),),
+        on_excluded="next",
+        timezone="Africa/Casablanca",
+    ),
+    "days of each year that move": schedule(
+        cron="0 0 1 1 *",
+        exclude=(Exclusion(days=CalendarDays(dates=((NOW_MS // DAY + 30, 2_900_000, ""),))),),
+        on_excluded="next",
+        timezone="Europe/Berlin",
+    ),
+    "a hundred zones": schedule(at_ms=NOW_MS, when=tuple(When(cron="0 0 29 2 */7", timezone=name) for name in ZONES)),
+}
+
+
+@pytest.fixture
+def tables(monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, int]]:
+    """Return the tables of zones that are asked for, each of four years."""
+    found: set[tuple[str, int]] = set()
+    inner = zones._segments
+
+    def asked(name: str, block: int) -> tuple[zones.Segment, ...]:
+        found.add((name, block))
+        return inner(name, block)
+
+    monkeypatch.setattr(zones, "_segments", asked)
+    return found
+
+
+@pytest.mark.parametrize("name", YEARS)
+def test_a_question_has_a_bounded_number_of_tables_of_zones_made(name: str, tables: set[tuple[str, int]]) -> None:
+    """Each takes 2 ms: one definition that was accepted took 11 s, and every leader was killed as hanging."""
+    trigger = trigger_of(YEARS[name])
+    for ask in (lambda: trigger.next_ms(NOW_MS + DAY), lambda: trigger.latest_ms(-1, NOW_MS)):
+        tables.clear()
+        try:
+            ask()
+        except OverExcludedError as error:
+            assert "exclude less" in str(error)  # noqa: PT017 - both ends are right
+        assert len(tables) <= search_limit.LOOKS_MAX // search_limit.TABLE_LOOKS + 1
+
+
+def test_a_daily_due_time_in_each_of_a_hundred_zones_is_within_the_bound() -> None:
+    """A table for each zone is what that takes, two where one ends."""
+    trigger = trigger_of(schedule(when=tuple(When(cron="0 9 * * *", timezone=name) for name in ZONES)))
+    at_ms = (NOW_MS // 1000 >> zones._BLOCK_BITS << zones._BLOCK_BITS) * 1000
+    for begin_ms in (NOW_MS, at_ms):
+        following = trigger.next_ms(begin_ms)
+        assert following is not None
+        assert trigger.neighbours(following).previous_ms is not None
 
 
 def _exhausted(case: Any) -> Any:
