@@ -129,7 +129,7 @@ def test_jitter_moves_the_fire_and_not_the_nominal_time(tenure_cluster: Any) -> 
     """The runs are those of the grid; each was enqueued when the drawn delay had passed, on either replica."""
     modes = ("fixed", "per_fire")
     entries = {mode: BASE | {"every": "10m", "jitter": "5m", "jitter_mode": mode} for mode in modes}
-    cluster = tenure_cluster(replicas=2, lease="5s", schedules=entries, start=START)
+    cluster = tenure_cluster(replicas=2, lease="10s", schedules=entries, start=START)
     cluster.advance("31m")
     cluster.kill(cluster.leader)
     cluster.advance("31m")

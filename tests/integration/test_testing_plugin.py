@@ -338,7 +338,7 @@ def test_the_examples_of_the_documentation_run(tmp_path: Path) -> None:
 
 def test_a_result_runs_what_is_ready_and_never_blocks(tenure_cluster: Any) -> None:
     """Nobody else would execute the run: a test that waits for it waits for itself."""
-    cluster = tenure_cluster()
+    cluster = tenure_cluster(replicas=1, lease="5m")
     ready = cluster.enqueue("testing.note", {"text": "a"})
     assert Run(ready, producer=cluster._producer).result() == "A"
     later = cluster.enqueue("testing.note", {"text": "b"}, delay="1h")

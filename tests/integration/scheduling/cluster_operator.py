@@ -21,8 +21,10 @@ definition_of = schedule_of
 class ClusterOperator:
     """One cluster, and an operator who acts on it."""
 
-    def __init__(self, *, replicas: int = 1, start: str = START, **schedules: dict[str, Any]) -> None:
-        self.cluster = Cluster(replicas=replicas, schedules=schedules, lease="30s", start=start)
+    def __init__(
+        self, *, replicas: int = 1, start: str = START, lease: str = "30s", **schedules: dict[str, Any]
+    ) -> None:
+        self.cluster = Cluster(replicas=replicas, schedules=schedules, lease=lease, start=start)
         self.cluster.advance(1)
         keys = self.cluster._world.server.keys
         self.control, self.definitions = Control(keys), Definitions(keys)

@@ -19,7 +19,7 @@ def test_a_healthy_leader_loses_nothing_by_a_jitter_longer_than_the_window(desk:
     """With the nominal time as the measure, most of such schedules never ran."""
     names = [f"s{number}" for number in range(4)]
     entry = HOURLY | {"jitter_mode": mode, "catchup_window": "1m"}
-    here = desk(**dict.fromkeys(names, entry))
+    here = desk(lease="5m", **dict.fromkeys(names, entry))
     here.cluster.advance("3h45m")
 
     assert {name: here.seconds(name) for name in names} == {name: [3600.0, 7200.0, 10800.0] for name in names}

@@ -13,17 +13,17 @@ DUE_S = 8 * 3600.0  # in winter, from midnight UTC on
 
 def test_a_due_time_that_new_zone_data_moves_earlier_is_on_time(desk: Any) -> None:
     """A zone gives up summer time, and the plan in Redis has its former instant: not an hour late, not even once."""
-    here = desk(daily=DAILY, paused=DAILY, utc=DAILY | {"timezone": "UTC"})
+    here = desk(lease="5m", daily=DAILY, paused=DAILY, utc=DAILY | {"timezone": "UTC"})
     here.run(here.control.pause(["paused"]))
     server = here.cluster._world.server
     late_ms = round(datetime(2026, 1, 1, 10, tzinfo=UTC).timestamp() * 1000)
     for is_new_data, fired in ((False, []), (True, [DUE_S])):
         here.cluster.kill("r1")
-        here.cluster.advance(40)
+        here.cluster.advance("6m")
         server.store.raw.zadd(server.keys.schedule_next, {"daily": late_ms, "utc": late_ms})
         here.cluster._replicas["r1"].zones_version = "2027a" if is_new_data else "test"
         here.cluster.restart("r1")
-        here.cluster.advance(40)
+        here.cluster.advance("6m")
         if is_new_data:
             here.cluster.advance("8h")
         assert here.seconds("daily") == fired

@@ -69,7 +69,7 @@ def test_a_foreign_key_stops_no_schedule_unless_it_is_of_the_lease_or_the_plan(n
 def test_a_foreign_key_that_only_informs_is_told(name: str, event: str, said: dict[str, object]) -> None:
     """Somebody has to clear it away, and nothing else shows that it is there."""
     with ClusterFactory() as factory:
-        cluster = factory(replicas=2, schedules=SCHEDULES, lease="5s")
+        cluster = factory(replicas=2, schedules=SCHEDULES, lease="30s")
         cluster.advance("25s")
         spoil(cluster, name)
         cluster.advance("6m")

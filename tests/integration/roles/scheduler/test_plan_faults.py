@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from random import Random
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,6 +18,16 @@ from supervisor.testing.world import Fate, Network
 from tests.integration.roles.scheduler.planned import EPOCH_MS, TEMPLATE, Planned, every, planned
 
 POSITIONS = range(0, 36, 2)
+FAULTS = ("question", "answer", "repeated", "stalled")
+
+
+def half(of: int) -> list[Any]:
+    """Return each fault with every second position, the other ones for the next fault, and the rest for the long tests."""
+    pairs = product(enumerate(POSITIONS), enumerate(FAULTS))
+    return [
+        pytest.param(position, fault, marks=() if (number + kind) % 2 == of else pytest.mark.long)
+        for (number, position), (kind, fault) in pairs
+    ]
 
 
 class OneFault(Network):
@@ -82,8 +94,7 @@ def sound(plan: Planned) -> None:
     assert plan.run(plan.queues.fsck("default")) == []
 
 
-@pytest.mark.parametrize("fault", ["question", "answer", "repeated", "stalled"])
-@pytest.mark.parametrize("position", POSITIONS)
+@pytest.mark.parametrize(("position", "fault"), half(0))
 def test_one_fault_changes_nothing(position: int, fault: str) -> None:
     """Whatever call it hits, of whichever role: each due time is decided once, in order."""
     with planned(*definitions(), network=OneFault(position, fault)) as plan:
@@ -91,8 +102,7 @@ def test_one_fault_changes_nothing(position: int, fault: str) -> None:
         sound(plan)
 
 
-@pytest.mark.parametrize("fault", ["question", "answer", "repeated", "stalled"])
-@pytest.mark.parametrize("position", POSITIONS)
+@pytest.mark.parametrize(("position", "fault"), half(1))
 def test_one_fault_changes_nothing_while_the_next_batch_is_put_together(
     position: int, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,7 @@ from supervisor.store.schedules.reads import LATE_MS, Record, Views
 from supervisor.store.wire.fire import LatenessChange
 from supervisor.store.wire.poll import Ack
 from supervisor.testing.world import EPOCH_MS
-from tests.integration.roles.scheduler.planned import Planned, every, planned
+from tests.integration.roles.scheduler.planned import FOR_HOURS, Planned, every, planned
 from tests.integration.roles.scheduler.test_plan_faults import OneFault
 
 HOUR = 3600
@@ -103,7 +103,7 @@ def test_the_time_of_a_pause_is_no_silence(seconds: float) -> None:
 
 def test_a_completed_schedule_is_silent() -> None:
     """Nothing is due any more."""
-    with planned(silent(max_runs=1)) as plan:
+    with planned(silent(max_runs=1), **FOR_HOURS) as plan:
         plan.until(15)
         plan.finish()
         plan.advance(HOUR)

@@ -71,8 +71,10 @@ def counter() -> Iterator[Counter]:
         yield made
 
 
-@pytest.mark.parametrize("count", [1, 5])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("count", "seed"),
+    [(1, 0), (5, 1), *(pytest.param(*each, marks=pytest.mark.long) for each in [(1, 1), (1, 2), (5, 0), (5, 2)])],
+)
 def test_twice_as_many_runs_as_a_rate_allows_start_in_the_order_in_which_they_came(
     counter: Counter, count: int, seed: int
 ) -> None:

@@ -101,7 +101,6 @@ class Control(Life):
 
 
 Control.TestCase.settings = settings(
-    max_examples=15,
     stateful_step_count=30,
     deadline=None,
     derandomize=False,

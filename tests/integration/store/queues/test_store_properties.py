@@ -7,18 +7,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import fakeredis
 import hypothesis.strategies as st
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, multiple, rule
 
 from supervisor.core.model import Kind, Outcome, Release
-from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
 from supervisor.store.queues.runs import Queues
 from supervisor.store.queues.sessions import Sessions
 from supervisor.store.wire.envelope import pack
 from supervisor.store.wire.poll import Ack, Child, TurnReply
+from supervisor.testing.scripting import QuickStore
 from tests.kit.builders import envelope
 
 QUEUE = "default"
@@ -32,8 +31,8 @@ class Life(RuleBasedStateMachine):
 
     @initialize()
     def start(self) -> None:
-        self.raw = fakeredis.FakeRedis(server=fakeredis.FakeServer(), protocol=2)
-        self.store, keys = Store(self.raw), Keys("p")
+        self.store, keys = QuickStore(), Keys("p")
+        self.raw = self.store.raw
         self.queues, self.sessions, self.keys = Queues(keys), Sessions(keys), keys.queue(QUEUE)
         self.generation = dict.fromkeys(["w0", "w1", "w2"], 0)
         self.seq: dict[str, int] = {}
@@ -203,7 +202,6 @@ class Life(RuleBasedStateMachine):
 
 
 Life.TestCase.settings = settings(
-    max_examples=40,
     stateful_step_count=30,
     deadline=None,
     derandomize=False,
