@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from supervisor.core.network import userinfo_of
+from supervisor.core.network import MARK, userinfo_of
 from supervisor.importers import FORMATS, KEY
 from supervisor.importers.cloudforet.classes import Sources
 from supervisor.importers.cloudforet.layers import Layers, read_document
@@ -217,9 +217,11 @@ def _is_free(path: TreePath) -> bool:
     return path[:2] == ("cloudforet", "config") or (path[:1] == ("schedules",) and "options" in path)
 
 
-def _is_beside_reference(text: str, _path: TreePath) -> bool:
-    """Return whether a text has, beside its references, credentials of a URL or a private key."""
+def _is_beside_reference(text: str, path: TreePath) -> bool:
+    """Return whether a text has, beside its references, credentials of a URL, a private key, or a part of a secret."""
     rest = REFERENCE.sub("", text)
+    if rest.strip() and MARK not in rest and any(each.search(str(path[-1])) for each in (_NUMBER, _KEY)):
+        return True
     who = userinfo_of(rest)
     user, colon, password = rest[slice(*who)].partition(":") if who is not None else ("", "", "")
     return bool(password if colon else user) or _QUERY_SECRET.search(rest) is not None or _PRIVATE_KEY in rest
@@ -231,7 +233,7 @@ def _is_secret(text: str, path: TreePath) -> bool:
     if mask_url(text) != text or _PRIVATE_KEY in text:
         return True
     is_free = _is_free(path)
-    if is_free and _KEY.search(str(path[-1])):
+    if is_free and any(_KEY.search(str(step)) for step in path[2:]):
         return True
     steps = [step for step in (path[2:] if is_free else path[-1:]) if step not in _NAMES]
     return (is_free or path in {("redis", "password"), ("cloudforet", "token")}) and any(map(looks_secret, steps))

@@ -26,7 +26,7 @@ class ImportReport:
 
     def wrong(self, node: Node, path: Path, message: str, remedy: str = "correct it") -> None:
         """Note a problem of the value of ``node``, which the message ends with."""
-        self.problem(node, path, f"{message}, got {shown(node)}", remedy)
+        self.problem(node, path, f"{message}, got {shown(node, path[-1:])}", remedy)
 
     def remark(self, node: Node, path: Path, text: str) -> None:
         """Note a remark about a value, with its place."""

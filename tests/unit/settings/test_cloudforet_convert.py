@@ -59,6 +59,8 @@ def test_no_secret_is_written(cloudforet: CloudforetDesk, monkeypatch: pytest.Mo
         f"{QUEUES.replace('channel: c', f'channel: c, password: {CANARY}-2')}"
         "TOKEN: ${file:../secrets/token}\n"
         f"KEYS: {{private_key: {CANARY}-6, ENCRYPTION_KEY_HEX: {CANARY}-7, x: '-----BEGIN RSA PRIVATE KEY-----{CANARY}-8'}}\n"
+        f"INSIDE: {{private_key: [{CANARY}-l, {{pem: {CANARY}-m}}], password: '${{env:HOST}} {CANARY}-n'}}\n"
+        "PARTS: {password: '${env:HOST}${env:PW}', token: 'https://${env:HOST}/'}\n"
         "OTHER: {password: 71829304, password_length_min: 12, pin: 71829304, key: name}\n"
         "NUMBERS: {api_key: 71829304, tokens: {encryption_key: [71829304]}, max_tokens: 13}\n"
         f"ALIKE: {{a-b: {{password: {CANARY}-a}}, a_b: {{password: {CANARY}-b}}, empty: {{password: ''}}}}\n"
@@ -78,6 +80,8 @@ def test_no_secret_is_written(cloudforet: CloudforetDesk, monkeypatch: pytest.Mo
     assert "set the variable CLOUDFORET_CONFIG_ALIKE_A_B_PASSWORD: cloudforet.config.ALIKE.a-b.password" in text
     assert "set the variable CLOUDFORET_CONFIG_ALIKE_A_B_PASSWORD_2: cloudforet.config.ALIKE.a_b.password" in text
     assert "password: ''" in text
+    assert "password: ${env:HOST}${env:PW}" in text
+    assert "token: https://${env:HOST}/" in text
     assert "uri: mongodb://me:${env:PW}@mongo/db" in text
     assert "hook: https://h/?token=${env:PW}" in text
     assert "who: https://${env:PW}@h" in text
@@ -86,6 +90,16 @@ def test_no_secret_is_written(cloudforet: CloudforetDesk, monkeypatch: pytest.Mo
     assert "SCHEDULERS.s.api_key: lies in Redis with every run" in text
     assert "# set the variable REDIS_PASSWORD: redis.password was a secret in the original" in text
     assert f"token: ${{file:{(cloudforet.directory / 'secrets/token').resolve()}}}" in text.replace("etc/../", "")
+
+
+def test_a_problem_quotes_no_value_under_the_name_of_a_secret(cloudforet: CloudforetDesk) -> None:
+    """What is told of a file that cannot be used is put into tickets; the name of a schedule around it hides nothing."""
+    for name in ("password", "private_key"):
+        (found,) = cloudforet.problems(f"{QUEUES.replace('{q:', f'{{{name}: {CANARY}, q:')}")
+        assert f"QUEUES.{name}: must be a mapping, got a value that is not shown" in found
+    entry = "{backend: a.B, queue: q, interval: 60, options: 3}"
+    (found,) = cloudforet.problems(f"{QUEUES}SCHEDULERS: {{token-cleanup: {entry}}}\n")
+    assert "SCHEDULERS.token-cleanup.options: must be a mapping, got 3" in found
 
 
 def test_a_file_with_problems_writes_nothing_and_ends_with_78(cloudforet: CloudforetDesk) -> None:
