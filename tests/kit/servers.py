@@ -6,7 +6,9 @@ import os
 import socket
 import subprocess
 import uuid
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, TypeVar, cast
 
 import fakeredis
 import pytest
@@ -16,15 +18,28 @@ from supervisor.embedded.valkey import bundled_server, find_server
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.client.sync_client import AsyncStore, Store
 from supervisor.store.keys import Keys
+from supervisor.store.scripts import script
 from tests.kit.canary import keys_with_secrets
 from tests.kit.waiting import wait_until
 
-LONG_ON_FAKEREDIS = pytest.mark.parametrize(
-    "server",
-    [pytest.param("real", marks=pytest.mark.server), pytest.param("fakeredis", marks=pytest.mark.long)],
-    indirect=True,
-)
-"""Of a test of many calls: each costs ten times as much there, and the real server shows the same."""
+REAL = pytest.param("real", marks=pytest.mark.server)
+SERVERS = (REAL, pytest.param("fakeredis", marks=pytest.mark.long))
+"""The servers of a test: a call costs ten times as much on fakeredis, where the long tests run all of them."""
+
+_Test = TypeVar("_Test", bound=Callable[..., object])
+
+
+def on_both(*scripts: str) -> Callable[[_Test], _Test]:
+    """Run a test on fakeredis in every run of the tests, since it shows that ``scripts`` work there.
+
+    The fixture ``server`` checks that they ran; a test of the sources that no script is left out.
+    """
+
+    def mark(test: _Test) -> _Test:
+        both = pytest.mark.parametrize("server", [REAL, "fakeredis"], indirect=True)
+        return cast("_Test", both(pytest.mark.scripts(*scripts)(test)))
+
+    return mark
 
 
 class RealServer:
@@ -89,6 +104,11 @@ class Server:
         if self.real:
             return AsyncStore.connect(self.real.url, settings=RedisSettings(), name=name, timeout_s=timeout_s)
         return AsyncStore(fakeredis.FakeAsyncRedis(server=self.fake, protocol=2), timeout_s=timeout_s)
+
+    def unused(self, scripts: Sequence[str]) -> list[str]:
+        """Return those of ``scripts`` that this server was never sent."""
+        known: Any = self.raw().script_exists(*[script(name).sha for name in scripts])
+        return [name for name, is_known in zip(scripts, known, strict=True) if not is_known]
 
     def close(self) -> None:
         for store in self._stores:

@@ -16,6 +16,7 @@ from supervisor.core.model import PAYLOAD_BYTES_MAX, Kind
 from supervisor.store.queues.bridges import Bridges, Ingested
 from supervisor.store.wire.envelope import unpack
 from tests.kit.builders import StoreCalls, envelope
+from tests.kit.servers import on_both
 
 CHANNEL, QUEUE = "identity_job", "identity_q"
 TASK: dict[str, Any] = {"stages": [], "name": 'quotes " and \\ and \n and é'}
@@ -116,6 +117,7 @@ def test_a_message_is_pushed_once_for_each_run(world: StoreCalls, bridges: Bridg
     assert world.raw.lrange(CHANNEL, 0, -1) == [json.dumps(TASK).encode(), b"{}"]
 
 
+@on_both("bridge_emit", "bridge_ingest")
 def test_ours_and_theirs_share_one_database(world: StoreCalls, bridges: Bridges) -> None:
     """Every key that is not their list begins with the cluster's prefix."""
     world.raw.rpush(CHANNEL, json.dumps(TASK))

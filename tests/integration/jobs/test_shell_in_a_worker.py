@@ -15,7 +15,6 @@ from tenure.jobs.shell import command
 from tests.integration.jobs.processes import is_gone
 from tests.integration.roles.worker.forked import fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit
-from tests.kit.servers import LONG_ON_FAKEREDIS
 
 Until = Callable[[Callable[[], bool], str], None]
 
@@ -35,7 +34,6 @@ def put(shop: WorkerKit, line: str, **overrides: Any) -> str:
     return shop.put(Envelope(id="a-run", template=template))
 
 
-@LONG_ON_FAKEREDIS
 def test_a_run_keeps_its_output(shop: WorkerKit) -> None:
     """In the result that `tenure runs show` prints."""
     run_id = put(shop, 'echo "run $TENURE_RUN_ID, attempt $TENURE_ATTEMPT"')
@@ -58,7 +56,6 @@ def test_the_last_words_of_a_failed_run_are_in_its_error(shop: WorkerKit) -> Non
     assert error["message"].endswith("\n10000\nthe cause")
 
 
-@LONG_ON_FAKEREDIS
 def test_a_run_past_its_soft_timeout_says_what_it_was_doing(shop: WorkerKit) -> None:
     """The command is asked to end and may say why; the worker goes on."""
     run_id = put(shop, "trap 'echo stuck at step 2; exit' TERM; echo step 1; while :; do :; done", soft_timeout_s=2.0)

@@ -17,7 +17,6 @@ from supervisor.store.schedules.control import Control
 from tenure import Context, Plugin
 from tests.integration.plugins.conftest import DATA, PluginCalls
 from tests.kit.canary import CANARY
-from tests.kit.servers import LONG_ON_FAKEREDIS
 from tests.kit.waiting import wait_until
 
 GOOD = ("sh", str(DATA / "words.sh"))
@@ -62,7 +61,6 @@ def goes_on(desk: PluginCalls) -> None:
     assert desk.run("good", task={"words": "a b c"})["results"] == 3
 
 
-@LONG_ON_FAKEREDIS
 @pytest.mark.parametrize(("fault", "phase", "reason"), AT_ONCE)
 def test_a_plugin_that_cannot_be_used_is_in_error_at_once(
     desk: PluginCalls, fault: str, phase: str, reason: str
@@ -91,7 +89,6 @@ def test_a_plugin_that_cannot_be_used_is_in_error_at_once(
     goes_on(desk)
 
 
-@LONG_ON_FAKEREDIS
 @pytest.mark.parametrize(("fault", "reason"), AFTER_SOME)
 def test_a_plugin_that_passes_verify_and_then_fails_is_in_error_after_some_runs(
     desk: PluginCalls, fault: str, reason: str

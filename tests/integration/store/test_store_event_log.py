@@ -8,6 +8,7 @@ from supervisor.core.errors import StoreRefusedError
 from supervisor.core.events import Event
 from supervisor.store.event_log import BATCH_MAX, TTL_MS, EventLog, listened
 from tests.kit.builders import StoreCalls
+from tests.kit.servers import on_both
 
 
 @pytest.fixture
@@ -64,6 +65,7 @@ def test_it_can_be_waited_for(world: StoreCalls, log: EventLog) -> None:
     assert [kept.event for kept in listened(world.store.listen(log.key, "0-0", 1.0))] == [event(7)]
 
 
+@on_both("event_add", "event_read")
 def test_what_is_no_event_is_passed_over(world: StoreCalls, log: EventLog) -> None:
     """A newer version may add kinds; a stranger may write anything."""
     world.raw.xadd(world.keys.event_log, {"e": "no json"})

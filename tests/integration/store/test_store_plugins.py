@@ -14,6 +14,7 @@ from supervisor.store.schedules.definitions import Change, Definitions
 from supervisor.store.schedules.reads import Pause, Views
 from supervisor.store.scripts import script
 from tests.kit.builders import StoreCalls, schedule
+from tests.kit.servers import on_both
 
 BY = "plugin aws"
 MINUTE = 60_000
@@ -73,6 +74,7 @@ def test_a_pause_that_is_over_stands_in_nobodys_way(world: StoreCalls) -> None:
     assert suspend(world, "a") == [SuspendCode.SUSPENDED]
 
 
+@on_both("schedule_release", "schedule_suspend")
 def test_what_was_suspended_is_released_by_the_same_plugin_only(world: StoreCalls) -> None:
     """Another plugin that works says nothing about this one."""
     define(world, "a")
@@ -122,6 +124,7 @@ def test_a_foreign_key_stops_a_suspension_before_it_writes(world: StoreCalls, na
         world.run(script(name).call(keys={"prefix": world.keys.prefix}, args=args, parse=lambda reply: reply))
 
 
+@on_both("plugin_read", "plugin_write")
 def test_a_record_is_read_as_it_was_written(world: StoreCalls) -> None:
     """With the time at which Redis took it."""
     calls = Plugins(world.keys)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from lupa import lua51  # type: ignore[import-untyped]
@@ -20,6 +21,8 @@ VARIABLES = re.compile(
 )
 CALL = re.compile(r"(?:redis\.p?call|\binform|\bread)\(\s*(?:att\[n\] and 'LPUSH' or )?'([A-Z]+)'")
 LOCALS_SPARE_MIN = 5
+ON_BOTH = re.compile(r"@on_both\(([^)]*)\)")
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_every_header_is_understood() -> None:
@@ -31,6 +34,13 @@ def test_every_header_is_understood() -> None:
     assert (turn.arg_names[0], turn.arg_names[-1], turn.rest) == ("session", "ack_count", "items")
     assert "local function now_ms" in renew.source
     assert len({script(name).sha for name in script_names()}) == len(script_names())
+
+
+def test_each_script_is_shown_to_work_on_fakeredis() -> None:
+    """Users test on it. Two are called by the scheduler alone: the simulation runs them there."""
+    sources = [path.read_text() for path in (ROOT / "tests" / "integration").rglob("test_*.py")]
+    shown = [name for text in sources for named in ON_BOTH.findall(text) for name in re.findall(r'"(\w+)"', named)]
+    assert sorted({*shown, "schedule_expectations", "schedule_rezone"}) == script_names()
 
 
 def code_of(source: str) -> list[str]:

@@ -20,7 +20,7 @@ from supervisor.roles.agent.sessions.tasks import SessionTasks
 from supervisor.store.queues.runs import Queues
 from supervisor.store.queues.sessions import Sessions
 from tests.kit.clock import FakeClock
-from tests.kit.servers import LONG_ON_FAKEREDIS, Server
+from tests.kit.servers import Server, on_both
 
 LEASE_MS, BEAT_MS, TICK_MS = 15_000, 3_000, 100
 NAMES = ("worker-cpu-0",)
@@ -125,7 +125,6 @@ def live_for(clock: FakeClock, agents: list[Agent], how_long_ms: int) -> None:
     pass_time(clock, agents, lambda: clock.now_ns >= until_ns, how_long_ms)
 
 
-@LONG_ON_FAKEREDIS
 @pytest.mark.parametrize("is_same_replica", [True, False])
 def test_a_reaper_that_dies_at_any_step_is_followed_by_another(
     server: Server,
@@ -154,7 +153,6 @@ def test_a_reaper_that_dies_at_any_step_is_followed_by_another(
     assert dying.is_all_back(3)
 
 
-@LONG_ON_FAKEREDIS
 def test_a_lost_replica_gives_its_runs_back_a_second_after_the_lease(server: Server) -> None:
     """Whatever the phases of the two replicas' periods; and never sooner than the lease after the last beat."""
     for phase_ms in range(0, BEAT_MS, 700):
@@ -199,6 +197,20 @@ def test_a_replica_that_starts_again_gives_back_the_runs_of_its_former_life_with
     assert pass_time(clock, [now], lambda: former.is_all_back(1), LEASE_MS) <= 3 * BEAT_MS
 
 
+@on_both(
+    "enqueue",
+    "hash_read",
+    "held",
+    "queue_counts",
+    "queues_bound",
+    "queues_executing",
+    "release_runs",
+    "session_bury",
+    "session_condemn",
+    "session_open",
+    "set_read",
+    "turn",
+)
 def test_a_death_whose_reaping_redis_interrupted_is_charged_all_the_same(server: Server) -> None:
     """The board says how it died until its runs are back, whichever task comes first when Redis answers again."""
     clock = FakeClock()

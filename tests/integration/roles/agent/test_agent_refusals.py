@@ -25,7 +25,7 @@ from supervisor.store.queues.sessions import Sessions
 from tests.integration.roles.agent.test_agent_duties import BEAT_MS, LEASE_MS, TICK_MS
 from tests.kit.clock import FakeClock
 from tests.kit.every_key import every_key
-from tests.kit.servers import LONG_ON_FAKEREDIS, Server
+from tests.kit.servers import Server
 
 LOST = "lost.1/worker-cpu-0/1"
 NEEDS = {
@@ -127,7 +127,6 @@ def spoil(replica: Replica, key: str) -> None:
     replica.store.raw.set(key, "another program's")
 
 
-@LONG_ON_FAKEREDIS
 def test_a_foreign_key_stops_no_duty_that_does_not_need_it(server: Server) -> None:
     """Every key that the project spells, in turn: beats, reaping, cancels and publishing go on all the same."""
     missing = {}
@@ -199,7 +198,6 @@ def test_a_queue_name_that_nobody_can_have_written_is_passed_over(server: Server
     assert not [each for each in replica.told if each["event"] in {"duty_refused", "queue_refused"}]
 
 
-@LONG_ON_FAKEREDIS
 @pytest.mark.parametrize("beats", [b"", b"rubbish", b"-1", b"007", b"1e300", b"9" * 16, b"9" * 400])
 def test_a_beat_counter_that_nobody_wrote_keeps_no_runs_of_a_lost_machine(server: Server, beats: bytes) -> None:
     """It reads as 0 for whoever watches it; the script that compares it once more must read it as the same."""

@@ -17,7 +17,7 @@ from supervisor.store.election.leases import Leases, LeaseView
 from supervisor.store.producer import connection as producing
 from supervisor.store.producer.producer import Producer
 from tenure.errors import FencedError, NoRedisError
-from tests.kit.servers import Server
+from tests.kit.servers import Server, on_both
 from tests.kit.waiting import wait_until
 
 BOUND = "30s"
@@ -132,6 +132,7 @@ def test_a_callback_may_end_its_own_leadership(server: Server) -> None:
     wait_until(lambda: not any(thread.name == "leadership" for thread in threading.enumerate()))
 
 
+@on_both("candidate_withdraw", "lease_keep")
 async def test_coroutine_functions_are_called_in_the_event_loop() -> None:
     """A web application contends from its lifespan."""
     said: list[tuple[str, int]] = []

@@ -18,7 +18,7 @@ from supervisor.store.queues.runs import Queues
 from supervisor.store.queues.sessions import Sessions
 from supervisor.store.schedules.definitions import Change, Definitions
 from supervisor.store.schedules.reads import LATE_MS
-from tests.kit.servers import Server
+from tests.kit.servers import Server, on_both
 
 NONCE = "ab" * 16
 
@@ -37,6 +37,7 @@ def run(name: str, kind: Kind, queue: str, priority: int) -> Envelope:
     return Envelope(id=name, template=Template(job="j", kind=kind, queue=queue, priority=priority))
 
 
+@on_both("queues_served", "queues_unserved")
 async def test_an_empty_redis_shows_an_empty_overview(reader: StoreReader) -> None:
     """The first start of the first replica."""
     assert await reader.read() == Overview(queues=(), leader=None, next_due=(), served={})

@@ -22,7 +22,7 @@ from supervisor.store.wire.poll import fence_parts
 from tenure import Context, Retry, job
 from tests.integration.roles.worker.forked import FaultySync, fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
-from tests.kit.servers import RealServer, Server
+from tests.kit.servers import RealServer, Server, on_both
 
 STEP = b'{"status":"done","number":1,"attempt":1}'
 AT_ONCE = Retry(attempts=3, base_s=0.001, cap_s=0.001)
@@ -140,6 +140,7 @@ def calls(shop: WorkerKit, run_id: str, attempt: int = 1, born: str = "0") -> St
     return StepCalls(shop.server.keys, run_id=run_id, queue="default", fence=fence, born=born)
 
 
+@on_both("step_read", "step_write")
 def test_only_the_attempt_that_executes_the_run_notes_its_steps(shop: WorkerKit) -> None:
     """A process that was taken for dead goes on for a moment: what it did then is not the run's."""
 

@@ -8,12 +8,13 @@ from supervisor.store.cache.cached_function import CacheCalls
 from supervisor.store.producer.producer import Producer
 from tenure import cached
 from tests.integration.store.cache.cache_checks import is_lease_over, raw_keys
-from tests.kit.servers import LONG_ON_FAKEREDIS
+from tests.kit.servers import on_both
 from tests.kit.waiting import wait_until
 
 CALLS_MAX = 100_000
 
 
+@on_both("cache_delete", "cache_put", "cache_sweep", "cache_take")
 def test_deleting_forgets_one_key_or_all_that_match(producer: Producer) -> None:
     """After a change of what the result was made of; other functions keep theirs."""
     calls: list[str] = []
@@ -127,7 +128,6 @@ def test_a_result_that_took_longer_than_it_is_kept_is_kept(producer: Producer) -
     assert (slow(), slow(), calls) == (7, 7, [1])
 
 
-@LONG_ON_FAKEREDIS
 def test_no_more_calls_are_kept_than_the_list_may_hold(producer: Producer) -> None:
     """Those whose time comes first make room, with their values; what is not on the list is not kept."""
     raw, name = producer._store().raw, producer.keys.cache_calls("many")

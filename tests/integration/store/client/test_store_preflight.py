@@ -19,7 +19,7 @@ from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import CLUSTERS
 from supervisor.store.queues.control import QueueControl
 from tests.kit.builders import StoreCalls, envelope, schedule
-from tests.kit.servers import RealServer, Server
+from tests.kit.servers import RealServer, Server, on_both
 
 S = "r.1/w-0/1"
 
@@ -63,6 +63,7 @@ def configured(raw: redis.Redis, **values: object) -> Iterator[None]:
         raw.config_set(names[name], value)
 
 
+@on_both("preflight")
 def test_a_fit_server_has_no_problem(server: Server) -> None:
     """Fakeredis knows neither INFO nor CONFIG: what cannot be asked is not wrong."""
     assert check(server.store(), settings(server.keys.cluster)) == []

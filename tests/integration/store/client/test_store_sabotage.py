@@ -15,6 +15,7 @@ from supervisor.store.queues.control import QueueControl
 from supervisor.store.scripts import script, script_names
 from supervisor.store.wire.poll import Ack
 from tests.kit.builders import StoreCalls, envelope, schedule
+from tests.kit.servers import on_both
 
 S = "r.1/w-0/1"
 PARTS = ["data", "run", "att", "later", "dead", "hist", "stat", "ready:a:1", "suspect:a", "bell:a"]
@@ -131,6 +132,7 @@ def test_a_fire_that_meets_a_foreign_key_is_refused(world: StoreCalls, part: str
     assert world.raw.exists(world.keys.queue("default").data) == 0
 
 
+@on_both()
 @pytest.mark.parametrize("name", script_names())
 def test_no_script_survives_garbage_with_an_effect_or_a_global(world: StoreCalls, name: str) -> None:
     """Wrong arguments get an error or an empty answer; the fixture then checks the interpreter."""

@@ -8,6 +8,7 @@ from supervisor.core.errors import StoreRefusedError
 from supervisor.store.election import commands as module
 from supervisor.store.election.commands import Answer, Command, Commands, Word, WorkerReport
 from tests.kit.builders import StoreCalls
+from tests.kit.servers import on_both
 
 R = "web-1.abc"
 QUIET = Command(word=Word.QUIET, slot="worker-io-0", generation=3, by="me@host")
@@ -19,6 +20,7 @@ def commands(world: StoreCalls) -> Commands:
     return Commands(world.keys)
 
 
+@on_both("command_answer", "command_read", "command_send", "command_take")
 def test_a_command_waits_until_it_is_answered(world: StoreCalls, commands: Commands) -> None:
     """An agent that dies between taking and answering leaves it to its successor."""
     assert world.run(commands.send(R, "c1", QUIET))

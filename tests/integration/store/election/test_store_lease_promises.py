@@ -9,6 +9,7 @@ from supervisor.core.errors import StoreRefusedError
 from supervisor.core.signing import Signer
 from supervisor.store.election.leases import CandidateInfo, LeaseCode, Leases, LeaseView
 from tests.kit.builders import NONCE, StoreCalls, schedule
+from tests.kit.servers import on_both
 from tests.kit.waiting import wait_until
 
 OTHER, THIRD = "cd" * 16, "ef" * 16
@@ -136,6 +137,7 @@ def test_a_signed_request_takes_the_place_of_one_that_is_not(world: StoreCalls) 
     ]
 
 
+@on_both("lease_request_resign")
 def test_a_request_names_one_term_and_dies_with_it(world: StoreCalls) -> None:
     """A request that arrives late must not depose a leader that nobody meant."""
     held = world.lead("a")
@@ -248,6 +250,7 @@ def test_a_loss_is_known_for_a_day_to_replicas_that_start_after_it(
     assert world.run(world.leases.view()).doubtful_until_ms == (lost_ms if is_known else 0)
 
 
+@on_both("lease_clear_hold", "lease_history", "lease_promote", "lease_release", "lease_renew")
 def test_a_hold_outlives_terms_until_a_person_clears_it(world: StoreCalls) -> None:
     """Set with the grant or with a renewal, in the same step, so that no crash lets a fire slip in between."""
     first = world.lead("a", hold="data")

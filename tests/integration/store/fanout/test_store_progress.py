@@ -9,7 +9,7 @@ from supervisor.store.queues.run_records import Progresses, ProgressItem
 from supervisor.store.scripts import script
 from supervisor.store.wire.envelope import pack
 from tests.kit.builders import StoreCalls, envelope
-from tests.kit.servers import Server
+from tests.kit.servers import Server, on_both
 
 
 def item(note: str, *, fence: int = 1, run_id: str = "s@1", ttl_ms: int = 60_000) -> ProgressItem:
@@ -52,6 +52,7 @@ def test_a_later_life_of_an_id_begins_without_progress(server: Server) -> None:
     assert world.run(subject.write([item("begun", fence=1, run_id="mine")])) == 1
 
 
+@on_both("progress_read", "progress_write")
 def test_a_foreign_key_in_its_place_stops_nothing(server: Server) -> None:
     """Progress is worth no run."""
     store, subject = server.store(), Progresses(server.keys)

@@ -23,7 +23,7 @@ from supervisor.store.queues.run_records import Tallies, Tally
 from supervisor.store.wire.envelope import pack
 from supervisor.store.wire.poll import Ack, Child
 from tests.kit.builders import StoreCalls
-from tests.kit.servers import LONG_ON_FAKEREDIS, leaks
+from tests.kit.servers import leaks
 
 QUEUES = ("default", "other")
 SESSIONS = ("r.1/w-0/1", "r.1/w-1/1")
@@ -210,7 +210,6 @@ class Forest:
         return found if left or follower is None or follower in states else [*found, f"{follower} did not begin"]
 
 
-@LONG_ON_FAKEREDIS
 @pytest.mark.parametrize("seed", range(4))
 def test_a_tally_is_exact_wherever_its_runs_go(world: StoreCalls, seed: int) -> None:
     """Limits, moves and purges end runs too, and each end is counted once."""

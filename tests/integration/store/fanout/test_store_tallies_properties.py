@@ -14,7 +14,6 @@ from supervisor.store.queues.run_records import Tallies
 from supervisor.store.wire.poll import Ack
 from tests.integration.store.fanout.test_store_tallies import child, end, follow
 from tests.kit.builders import StoreCalls, envelope
-from tests.kit.servers import LONG_ON_FAKEREDIS
 
 SESSIONS = tuple(f"r.1/w-{n}/1" for n in range(3))
 ENDS = [Outcome.OK, Outcome.OK, Outcome.OK, Outcome.DEAD, Outcome.RETRY, Outcome.GIVEBACK]
@@ -153,7 +152,6 @@ class Forest:
             self.born.add(run_id)
 
 
-@LONG_ON_FAKEREDIS
 @pytest.mark.parametrize("seed", range(6))
 def test_whatever_happens_every_tally_is_exact_and_everything_follows_once(world: StoreCalls, seed: int) -> None:
     """A count that is off by one is a fan-out that never completes, or completes too early."""
@@ -180,7 +178,6 @@ def test_whatever_happens_every_tally_is_exact_and_everything_follows_once(world
     assert all(world.raw.pttl(f"{world.keys.prefix}{name}") > 0 for name in left if name.startswith("tally:"))
 
 
-@LONG_ON_FAKEREDIS
 def test_the_model_itself_goes_through_all_of_it(world: StoreCalls) -> None:
     """A model that never loses, cancels or requeues would show nothing."""
     forest, seen = Forest(world, random.Random(2)), set()

@@ -12,7 +12,6 @@ from supervisor.core.model import Kind, Outcome, Release
 from supervisor.store.wire.poll import Ack
 from tests.integration.store.limits.limit_checks import broken_limits, limit_keys, limited
 from tests.kit.builders import StoreCalls, envelope
-from tests.kit.servers import LONG_ON_FAKEREDIS
 
 QUEUES = ("default", "other")
 OUTCOMES = [Outcome.OK, Outcome.OK, Outcome.RETRY, Outcome.DEAD, Outcome.GIVEBACK, Outcome.CANCELLED]
@@ -102,7 +101,6 @@ class Shop:
                 self.world.raw.zadd(later, {run_id: 1})
 
 
-@LONG_ON_FAKEREDIS
 @pytest.mark.parametrize("seed", range(4))
 def test_whatever_happens_slots_are_held_by_what_runs_and_everything_ends(world: StoreCalls, seed: int) -> None:
     """A limit that leaks is a queue that stops for ever; one that does not hold is no limit."""

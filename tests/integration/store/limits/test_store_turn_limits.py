@@ -5,7 +5,6 @@ from __future__ import annotations
 from supervisor.core.model import Kind, Outcome
 from supervisor.store.wire.poll import Ack
 from tests.kit.builders import StoreCalls, envelope
-from tests.kit.servers import LONG_ON_FAKEREDIS
 
 S = "r.1/w-0/1"
 
@@ -72,7 +71,6 @@ def test_a_fetch_does_not_ring_where_somebody_is_being_woken(world: StoreCalls) 
     assert world.raw.llen(bell) == 2
 
 
-@LONG_ON_FAKEREDIS
 def test_history_is_capped_and_can_be_turned_off(world: StoreCalls) -> None:
     """Nothing grows without a bound."""
     world.open(S)

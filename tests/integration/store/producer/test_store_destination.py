@@ -19,7 +19,7 @@ from supervisor.store.producer import connection as connecting
 from supervisor.store.producer.destination import Destination, UnknownClusterError
 from supervisor.store.producer.producer import Producer
 from supervisor.store.queues.sessions import Sessions
-from tests.kit.servers import Server
+from tests.kit.servers import Server, on_both
 
 
 @pytest.fixture(autouse=True)
@@ -51,6 +51,7 @@ def producer(server: Server) -> Iterator[Producer]:
     made.close()
 
 
+@on_both("queue_served")
 def test_runs_for_a_cluster_without_replicas_beside_others_are_refused(server: Server, producer: Producer) -> None:
     """They would wait for ever in a cluster that somebody mistyped; nothing is enqueued, one by one or in bulk."""
     server.raw().hset(CLUSTERS, "shop", "1")

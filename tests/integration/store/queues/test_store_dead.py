@@ -8,6 +8,7 @@ from supervisor.core.model import Outcome
 from supervisor.store.queues.control import CancelCode, RequeueCode, Requeued
 from tests.integration.store.queues.control_calls import control, outcomes, stat
 from tests.kit.builders import StoreCalls, envelope
+from tests.kit.servers import on_both
 
 S = "r.1/worker-io-0/1"
 
@@ -104,6 +105,7 @@ def test_a_dropped_run_leaves_a_line(world: StoreCalls) -> None:
     assert world.fsck() == []
 
 
+@on_both("queue_cancel", "queue_dead_drop", "queue_dead_requeue", "queue_hasten", "queue_priority")
 def test_a_change_that_was_permitted_for_a_job_reaches_no_run_of_another(world: StoreCalls) -> None:
     """An id can be another run's by then: an idempotent producer gives the same one again."""
     kill(world, "d", job="theirs")

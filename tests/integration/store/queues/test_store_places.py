@@ -13,7 +13,7 @@ from supervisor.store.wire.poll import Ack, fence_parts
 from tests.integration.store.limits.limit_checks import limited
 from tests.integration.store.queues.control_calls import READY, cancel, control, wanted
 from tests.kit.builders import StoreCalls, envelope, schedule
-from tests.kit.servers import Server
+from tests.kit.servers import Server, on_both
 from tests.kit.waiting import wait_until
 
 
@@ -41,6 +41,7 @@ def test_a_run_whose_namesake_was_a_cancelled_suspect_is_purged(world: StoreCall
     assert (world.fsck(), world.state("r1")) == ([], "finished")
 
 
+@on_both("queue_move")
 def test_a_run_whose_namesake_was_a_cancelled_suspect_is_moved(world: StoreCalls) -> None:
     """As with a purge: it would be in neither queue."""
     cancel_suspect(world, "r1")
@@ -85,6 +86,7 @@ def test_a_run_that_is_moved_away_leaves_its_slot_to_those_that_stay(world: Stor
     assert world.fetch("s2", kind=Kind.SYNC) == ["waiting"]
 
 
+@on_both("queue_pause", "queue_resume")
 def test_the_end_of_a_pause_wakes_somebody_for_those_whose_slot_came_free(world: StoreCalls) -> None:
     """They are in no list, so that a count of the lists says nobody waits."""
     world.enqueue(limited("holder"), limited("waiting"))

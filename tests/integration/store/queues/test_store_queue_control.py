@@ -13,6 +13,7 @@ from supervisor.store.queues.control import Moved, Placed, Purged
 from supervisor.store.queues.reads import PARTS
 from tests.integration.store.queues.control_calls import READY, cancel, control, outcomes, stat
 from tests.kit.builders import StoreCalls, envelope, schedule
+from tests.kit.servers import on_both
 
 S = "r.1/worker-io-0/1"
 LIMITED = {"concurrency": "k", "concurrency_max": 1}
@@ -78,6 +79,7 @@ def test_a_queue_can_be_paused_before_its_first_run(world: StoreCalls) -> None:
 # Purge ------------------------------------------------------------------------------------------
 
 
+@on_both("queue_blocked")
 def test_a_purge_ends_all_that_waits_and_nothing_else(world: StoreCalls) -> None:
     """Each run leaves a line; what runs and what is dead stays."""
     everywhere(world)
@@ -125,6 +127,7 @@ def test_a_purge_of_one_job_takes_its_runs_only(world: StoreCalls, part: str) ->
     assert world.fsck() == []
 
 
+@on_both("queue_purge")
 def test_a_purge_passes_over_what_is_stale(world: StoreCalls) -> None:
     """A cancelled run, and one that is somewhere else by now."""
     world.enqueue(envelope("a"), envelope("b"), envelope("c"))

@@ -14,7 +14,7 @@ from supervisor.store.queues import fsck
 from supervisor.store.queues.fsck import FsckFinding
 from tests.integration.store.queues.control_calls import READY, cancel
 from tests.kit.builders import StoreCalls, envelope, schedule
-from tests.kit.servers import LONG_ON_FAKEREDIS
+from tests.kit.servers import on_both
 
 S = "r.1/worker-io-0/1"
 LIMITED = {"concurrency": "k", "concurrency_max": 1}
@@ -248,11 +248,13 @@ def test_what_is_broken_is_found_and_mended(
     assert lost == set()
 
 
+@on_both("queue_fsck_stat")
 def test_a_mended_queue_runs_each_of_its_runs_once(queue: Queue) -> None:
     """All that was broken at once, short of what makes runs unreadable."""
     world = queue.world
     for breaking in (double, scatter, revive, leave_remains, overcount, leak_slot, leak_unique, lose_waiter):
         breaking(queue)
+    spoil_counter(queue)
     queue.check(is_mending=True)
     assert queue.check() == []
     world.make_due("retrying")
@@ -271,7 +273,6 @@ def test_what_must_not_run_twice_is_given_up_when_it_was_lost(queue: Queue) -> N
     assert queue.world.run(queue.world.queues.show("once")).error["reason"] == "lost"
 
 
-@LONG_ON_FAKEREDIS
 @pytest.mark.parametrize("is_long", [False, True])
 def test_what_comes_and_goes_while_the_pages_are_read_is_no_fault(
     world: StoreCalls, monkeypatch: pytest.MonkeyPatch, *, is_long: bool
@@ -319,6 +320,7 @@ def test_a_long_list_is_compared_within_bounds(queue: Queue, monkeypatch: pytest
     assert max(sizes) == 1
 
 
+@on_both("fire", "queue_fsck_page", "queue_fsck_shared")
 def test_a_schedule_that_waits_for_a_living_run_is_left_alone(world: StoreCalls) -> None:
     """The list of unfinished runs is what overlap goes by."""
     term = world.lead()
@@ -328,6 +330,7 @@ def test_a_schedule_that_waits_for_a_living_run_is_left_alone(world: StoreCalls)
     assert world.raw.hexists(world.keys.schedule_live, "s")
 
 
+@on_both("queue_fsck_run")
 def test_an_argument_that_is_called_at_most_once_loses_no_run(world: StoreCalls) -> None:
     """Only its job says whether a run that was in no place may run again."""
     world.enqueue(envelope("a", args={"at_most_once": True}), envelope("b", at_most_once=True))

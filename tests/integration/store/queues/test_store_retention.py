@@ -12,7 +12,7 @@ from supervisor.store.wire.poll import Ack
 from tests.integration.store.fanout.test_store_tallies import child, end, follow
 from tests.integration.store.limits.limit_checks import limited
 from tests.kit.builders import StoreCalls, envelope
-from tests.kit.servers import leaks
+from tests.kit.servers import leaks, on_both
 
 S = "r.1/w-0/1"
 DAY_MS = 86_400_000
@@ -137,6 +137,7 @@ def test_a_queue_that_is_served_paused_or_holds_a_run_is_kept(world: StoreCalls)
     assert world.run(world.queues.names()) == ["broken", "default", "paused", "served"]
 
 
+@on_both("jobs_publish", "queues_forget")
 def test_a_job_that_nobody_publishes_for_a_week_is_forgotten(world: StoreCalls) -> None:
     """Names of releases long gone; one that an older version publishes is noted when it is first met."""
     world.raw.hset(world.keys.jobs, "old", "{}")

@@ -12,6 +12,7 @@ from supervisor.store.queues.run_records import RunEnds
 from supervisor.store.wire.envelope import pack
 from tests.integration.store.queues.control_calls import cancel
 from tests.kit.builders import StoreCalls, envelope
+from tests.kit.servers import on_both
 
 S, Z = "r.1/worker-cpu-0/1", "r.2/worker-cpu-0/1"
 BELL = "ab12"
@@ -168,6 +169,7 @@ def test_a_retry_is_no_end(world: StoreCalls) -> None:
     assert await_end(world, "a") == ["default"]
 
 
+@on_both("runs_await")
 def test_a_run_that_was_moved_is_found(world: StoreCalls) -> None:
     """The queue that the caller knows is a hint, not a place."""
     world.enqueue(envelope("a", queue="other"))

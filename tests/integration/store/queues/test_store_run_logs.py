@@ -12,6 +12,7 @@ from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.model import Outcome
 from supervisor.store.queues.run_records import AttemptLog, LogItem, RunLogs
 from tests.kit.builders import StoreCalls, envelope
+from tests.kit.servers import on_both
 
 S = "r.1/worker-io-0/1"
 WEEK_MS = 7 * 86_400_000
@@ -80,6 +81,7 @@ def test_a_later_run_of_the_id_does_not_show_the_output_of_the_former(world: Sto
     assert counted(world)[0] == counted(world)[1]
 
 
+@on_both("run_log_write")
 def test_output_of_a_run_that_goes_on_is_its_executors_alone(world: StoreCalls) -> None:
     """What a worker sends late, of a run that ended or that somebody else executes, is left out."""
     calls = RunLogs(world.keys)

@@ -9,10 +9,12 @@ from supervisor.core.model import PAYLOAD_BYTES_MAX, Kind
 from supervisor.store.queues.runs import ENQUEUE_MAX, Enqueued
 from supervisor.store.wire.envelope import pack
 from tests.kit.builders import StoreCalls, envelope
+from tests.kit.servers import on_both
 
 S = "r.1/w-0/1"
 
 
+@on_both("session_beat", "session_close")
 def test_a_session_lives_from_open_to_close(world: StoreCalls) -> None:
     """Opening twice, as after a lost reply, does not reset its beats."""
     assert world.run(world.sessions.open(S, {"pid": 7, "host": "h"}))
@@ -122,6 +124,7 @@ def test_a_malformed_batch_writes_nothing(world: StoreCalls, bad: tuple[str, ...
     assert world.raw.keys(f"{world.keys.prefix}*") == []
 
 
+@on_both("queue_dead", "queue_fsck", "queue_recent", "queue_running", "queue_trim")
 def test_an_unknown_queue_is_an_empty_one(world: StoreCalls) -> None:
     """Reading, fetching from and checking what never was is no error and leaves nothing."""
     world.open(S)

@@ -7,6 +7,7 @@ import pytest
 from supervisor.core.model import Release
 from supervisor.store.queues.runs import UnwantedRun
 from tests.kit.builders import StoreCalls, envelope
+from tests.kit.servers import on_both
 
 S, Z = "r.1/worker-cpu-0/1", "r.2/worker-cpu-0/1"
 
@@ -93,6 +94,7 @@ def test_many_requests_are_let_go_of_page_by_page(world: StoreCalls) -> None:
     assert 4 <= calls < 20
 
 
+@on_both("queue_unwanted")
 def test_a_queue_with_a_foreign_key_hides_no_request_of_another(busy: StoreCalls) -> None:
     """Its requests cannot be read; those of the other queues are."""
     busy.raw.sadd(busy.keys.queues, "broken")

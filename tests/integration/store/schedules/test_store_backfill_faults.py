@@ -9,7 +9,6 @@ from supervisor.roles.scheduler.backfill import HELD_NS
 from supervisor.store.schedules.backfills import BackfillCancelCode, BackfillState
 from tests.integration.store.schedules.backfill_fixture import OTHER, BackfilledSchedule, nominal
 from tests.kit.builders import StoreCalls
-from tests.kit.servers import LONG_ON_FAKEREDIS
 from tests.kit.stepper import term_of
 
 
@@ -18,7 +17,6 @@ def desk(world: StoreCalls) -> BackfilledSchedule:
     return BackfilledSchedule(world)
 
 
-@LONG_ON_FAKEREDIS
 @pytest.mark.parametrize("lost", range(1, 10))
 def test_a_lost_reply_neither_doubles_nor_loses_a_run(desk: BackfilledSchedule, lost: int) -> None:
     """The cursor says whether the step was done."""

@@ -11,6 +11,7 @@ from supervisor.store.schedules.backfills import AddCode, BackfillState, Request
 from supervisor.store.schedules.definitions import Definitions
 from tests.integration.store.schedules.backfill_fixture import MARK_MS, MINUTE_MS, BackfilledSchedule, nominal, stretch
 from tests.kit.builders import StoreCalls
+from tests.kit.servers import on_both
 from tests.kit.stepper import term_of
 
 
@@ -103,6 +104,7 @@ def test_older_than_what_is_remembered_is_left_out_unless_forced(desk: Backfille
     assert desk.ready()[1:] == [f"m@{nominal(minute)}#{forced.number}" for minute in range(1, 13)]
 
 
+@on_both("runs_remembered")
 def test_a_forced_backfill_that_is_repeated_runs_again_under_new_ids(desk: BackfilledSchedule) -> None:
     """That is what force means; each request is done once."""
     desk.state("0 0 0 0 0 0 0 0 0 0 0 1\n" + stretch("F", 1, 3))
@@ -217,6 +219,7 @@ def test_skip_leaves_out_what_an_unfinished_run_holds_up(desk: BackfilledSchedul
     assert (done.enqueued, done.skipped) == (1, 4)
 
 
+@on_both("backfill_add", "backfill_step", "schedule_delete")
 def test_a_backfill_of_a_deleted_schedule_fails_and_says_so(desk: BackfilledSchedule) -> None:
     """It is not left hanging."""
     desk.add(5)
@@ -279,6 +282,7 @@ def test_backfills_that_enqueued_nothing_keep_nobody_from_asking(desk: Backfille
         desk.world.raw.hdel(key, "more")
 
 
+@on_both("backfill_cancel")
 def test_those_that_ended_are_forgotten_after_a_week(desk: BackfilledSchedule) -> None:
     """With the runs that they enqueued."""
     desk.add(1)

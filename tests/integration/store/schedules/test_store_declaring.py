@@ -15,6 +15,7 @@ from supervisor.store.election.leases import CandidateInfo
 from supervisor.store.schedules.definitions import Definitions
 from tests.integration.store.schedules.declaration import HOUR_MS, OTHER, Declaration
 from tests.kit.builders import StoreCalls, schedule
+from tests.kit.servers import on_both
 from tests.kit.stepper import term_of
 
 
@@ -36,6 +37,7 @@ def test_a_set_that_is_in_place_costs_one_question_and_changes_nothing(desk: Dec
     assert desk.dump() == before
 
 
+@on_both("declare_begin", "declare_end", "declare_page", "lease_campaign", "lease_view", "schedule_browse")
 def test_added_schedules_start_at_the_servers_now(desk: Declaration) -> None:
     """No catch-up before first sight, by whatever clock the leader has."""
     term = desk.world.lead()
@@ -168,6 +170,7 @@ def test_an_older_set_changes_nothing_while_a_newer_one_is_held(desk: Declaratio
     assert desk.declare(term, *older)["removed"] == ["b"]
 
 
+@on_both("declare_remove")
 def test_an_empty_configuration_removes_nothing_unless_that_is_allowed(desk: Declaration) -> None:
     """A pod with an empty file won an election once, and silenced everything (tuist #10679)."""
     term = desk.world.lead()

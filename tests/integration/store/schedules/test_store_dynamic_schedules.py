@@ -12,7 +12,6 @@ from supervisor.store.schedules.control import Control
 from supervisor.store.schedules.definitions import Change, DefineCode, Definitions, DeleteCode
 from supervisor.store.schedules.reads import Inspection, Views
 from tests.kit.builders import StoreCalls, schedule
-from tests.kit.servers import LONG_ON_FAKEREDIS
 
 STATE = "3 1 0 0 0 0 2 0 0 0 0 1\nF 1 2 3"
 DAY_MS = 86_400_000
@@ -259,7 +258,6 @@ def test_after_a_day_it_is_a_new_schedule_but_its_revisions_go_on(plan: Plan) ->
     assert plan.show("a").state == b""
 
 
-@LONG_ON_FAKEREDIS
 def test_what_is_remembered_of_removed_ones_goes_after_a_day(plan: Plan) -> None:
     """Each removal clears as much as it adds. Revisions of new ones begin above those that are forgotten."""
     for batch in range(4):

@@ -13,7 +13,6 @@ from supervisor.store.election.leases import LeaseView
 from supervisor.store.wire.envelope import pack
 from supervisor.store.wire.fire import FireCode, What
 from tests.kit.builders import NONCE, StoreCalls, envelope, schedule
-from tests.kit.servers import LONG_ON_FAKEREDIS
 
 OTHER = "cd" * 16
 S = "r.1/w-0/1"
@@ -261,7 +260,6 @@ def test_an_envelope_over_its_cap_never_leaves_the_process(world: StoreCalls, te
         world.item("s", envelope=big)
 
 
-@LONG_ON_FAKEREDIS
 def test_the_log_is_capped(world: StoreCalls, term: LeaseView) -> None:
     """A schedule that fires each 100 ms must not fill the server."""
     for _ in range(300):

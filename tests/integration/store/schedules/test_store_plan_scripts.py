@@ -11,6 +11,7 @@ from supervisor.store.schedules.fire import DuePage, Seed
 from supervisor.store.schedules.reads import ScheduleState
 from supervisor.store.wire.fire import Counters, FireCode, PlanCode, PlanItem, Seen, What
 from tests.kit.builders import StoreCalls, schedule
+from tests.kit.servers import on_both
 
 OTHER = "cd" * 16
 S = "r.1/w-0/1"
@@ -100,6 +101,7 @@ def test_a_page_goes_on_although_its_last_schedule_has_moved(world: StoreCalls, 
     assert term.nonce
 
 
+@on_both("schedule_plan")
 def test_a_plan_is_written_where_nothing_changed(world: StoreCalls, term: LeaseView) -> None:
     """Twice is as good as once: the second finds what the first wrote."""
     (seen,) = see(world, "a")
@@ -165,6 +167,7 @@ def test_nothing_is_seeded_once_a_leader_has_declared_schedules(world: StoreCall
     assert world.raw.hget(world.keys.schedule_mark, "new") is None
 
 
+@on_both("schedule_due", "schedule_log", "schedule_seed")
 def test_seeds_are_written_only_where_there_is_nothing(world: StoreCalls, term: LeaseView) -> None:
     """After a partial roll-back the server's watermark decides."""
     (seen,) = see(world, "a")
@@ -179,6 +182,7 @@ def test_seeds_are_written_only_where_there_is_nothing(world: StoreCalls, term: 
     assert (lost.schedule, lost.nominal_ms, lost.missed) == ("new", 7, 2)
 
 
+@on_both("schedule_audit")
 def test_schedules_in_no_plan_are_found(world: StoreCalls, term: LeaseView) -> None:
     """Unless they are paused or completed."""
     world.raw.delete(world.keys.schedule_next)
@@ -272,6 +276,7 @@ def test_a_paused_schedule_is_not_fired(world: StoreCalls, term: LeaseView) -> N
     assert see(world, "a")[0].mark_ms == item.mark_ms
 
 
+@on_both("schedule_read")
 def test_a_schedule_with_all_its_runs_is_completed_and_leaves_the_plan(world: StoreCalls, term: LeaseView) -> None:
     """With the last of them, in the same step."""
     world.raw.zadd(world.keys.schedule_next, {"a": 5000})

@@ -13,6 +13,7 @@ from supervisor.store.schedules.control import Control, PauseCode, ResumeCode, T
 from supervisor.store.schedules.definitions import Change, Definitions
 from supervisor.store.schedules.reads import Inspection, Pause, Views
 from tests.kit.builders import StoreCalls, schedule
+from tests.kit.servers import on_both
 
 
 class ControlledSchedule:
@@ -125,6 +126,7 @@ def test_unknown_schedules_are_named(desk: ControlledSchedule) -> None:
     assert desk.world.raw.hlen(desk.world.keys.schedule_paused) == 0
 
 
+@on_both("schedule_resume")
 def test_a_request_that_was_judged_by_another_revision_changes_nothing(desk: ControlledSchedule) -> None:
     """Who asks was permitted by what the schedule was, which is not what it is."""
     assert desk.world.run(desk.control.pause(["a", "nobody"], revision=2)).codes == [PauseCode.STALE, PauseCode.UNKNOWN]
@@ -171,6 +173,7 @@ def test_a_pause_that_ended_by_itself_ended_then_however_late_it_is_resumed(desk
     assert desk.mark == 4000
 
 
+@on_both("schedule_drop")
 def test_what_waits_in_a_buffer_can_be_dropped(desk: ControlledSchedule) -> None:
     """It counts as dropped; the leader looks at the schedule anew. A repeated call drops nothing more."""
     desk.world.raw.rpush(desk.world.keys.schedule_buffer("a"), 7, 8)
@@ -183,6 +186,7 @@ def test_what_waits_in_a_buffer_can_be_dropped(desk: ControlledSchedule) -> None
     assert desk.score <= 0
 
 
+@on_both("run_show", "schedule_inspect", "schedule_pause", "schedule_trigger", "schedule_upsert")
 def test_a_trigger_runs_now_and_moves_nothing_of_the_plan(desk: ControlledSchedule) -> None:
     """Watermark, next time, counters and pause stay."""
     desk.pause()
