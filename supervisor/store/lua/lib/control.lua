@@ -54,9 +54,20 @@ local function mark_of(id)
   return natural(redis.call('HGET', keys.schedule_mark, id)) or 0
 end
 
+-- Failed runs in a row are counted anew from the end of a pause on: those that were under way may have failed in it.
+local function count_failures_anew(id)
+  local state = redis.call('HGET', keys.schedule_state, id) or ''
+  local numbers = counters(state)
+  if numbers[7] > 0 then
+    numbers[7] = 0
+    redis.call('HSET', keys.schedule_state, id, with_counters(state, numbers))
+  end
+end
+
 -- The time that passed in a pause does not count as missed, unless the schedule asks for it.
 local function end_pause(id, json, at)
   redis.call('HDEL', keys.schedule_paused, id)
+  count_failures_anew(id)
   expect_anew(id, at)
   if not is_top_level(json, 'on_resume', 'catchup') then
     redis.call('HSET', keys.schedule_mark, id, whole(math.max(mark_of(id), at)))

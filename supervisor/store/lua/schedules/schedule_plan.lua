@@ -54,17 +54,12 @@ local function put(key, id, value)
   end
 end
 
--- The numbers that planning decides: since when it is completed, and that a new pause starts the count of failures anew.
-local function note(id, completed, is_new_pause)
+-- The number that planning decides: since when it is completed.
+local function note(id, completed)
   local state = redis.call('HGET', keys.schedule_state, id) or ''
   local numbers = counters(state)
   local before = with_counters(state, numbers)
-  if completed ~= '' then
-    numbers[11] = completed == '0' and 0 or numbers[11] > 0 and numbers[11] or math.min(tonumber(completed), now)
-  end
-  if is_new_pause then
-    numbers[7] = 0
-  end
+  numbers[11] = completed == '0' and 0 or numbers[11] > 0 and numbers[11] or math.min(tonumber(completed), now)
   local after = with_counters(state, numbers)
   if after ~= before then
     redis.call('HSET', keys.schedule_state, id, after)
@@ -100,9 +95,10 @@ local function plan(i)
   if set_pause ~= '' then
     put(keys.schedule_paused, id, set_pause == '-' and '' or set_pause)
     expect_anew(id, now)
+    count_failures_anew(id)
   end
-  if completed ~= '' or set_pause ~= '' then
-    note(id, completed, set_pause ~= '' and set_pause ~= '-')
+  if completed ~= '' then
+    note(id, completed)
   end
   if next_ms == '' then
     redis.call('ZREM', keys.schedule_next, id)

@@ -97,6 +97,29 @@ def test_failures_in_a_row_pause_the_schedule() -> None:
         assert plan.fired()[-1] == 80
 
 
+@pytest.mark.parametrize("ends_by_itself", [False, True])
+def test_failures_in_a_pause_do_not_pause_again(*, ends_by_itself: bool) -> None:
+    """Runs that were under way when it paused fail, too: whoever resumed it saw it pause again at once."""
+    with planned(every(10, overlap="allow", pause_after_failures=2)) as plan:
+        plan.until(51)
+        first, second, *others = plan.fetch()
+        plan.end(first, second, outcome=Outcome.DEAD)
+        plan.until(55)
+        assert plan.server.store.raw.hexists(plan.keys.schedule_paused, "s")
+        plan.end(*others, outcome=Outcome.DEAD)
+        if ends_by_itself:
+            plan.run(plan.control.pause(["s"], until_ms=EPOCH_MS + 65_000))
+        else:
+            plan.until(65)
+            plan.run(plan.control.resume(["s"]))
+        plan.world.executed()
+        plan.until(91)
+        assert plan.fired() == [10, 20, 30, 40, 50, 70, 80, 90]
+        plan.finish(outcome=Outcome.DEAD)
+        plan.until(95)
+        assert plan.server.store.raw.hexists(plan.keys.schedule_paused, "s")
+
+
 def test_max_runs_completes_the_schedule() -> None:
     """It counts what was enqueued, not what was skipped."""
     with planned(every(10, overlap="skip", max_runs=2)) as plan:
