@@ -204,7 +204,11 @@ def moment(wall_ms: int | None) -> str | None:
     """Return a wall-clock time as ISO 8601 in UTC with milliseconds."""
     if not wall_ms:
         return None
-    return datetime.fromtimestamp(wall_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    try:
+        at = datetime.fromtimestamp(wall_ms / 1000, UTC)
+    except (ValueError, OverflowError):  # of a definition, or of a hand in Redis: one row is no reason to show none
+        return "beyond the year 9999" if wall_ms > 0 else "before the year 1"
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def distance(wall_ms: int | None, now_ms: int) -> str | None:

@@ -38,6 +38,9 @@ from supervisor.store.schedules.definitions import Definitions
 from supervisor.store.schedules.definitions import DeleteCode as DeleteCode  # noqa: PLC0414 - of a deletion
 
 TRIES = 10
+FOR_DAYS_MAX = 36_600
+"""Longest pause that ends by itself, a hundred years."""
+
 C = TypeVar("C", bound=StrEnum)
 P = TypeVar("P")
 Permit = Callable[[ScheduleDef], None]
@@ -65,7 +68,8 @@ class PauseTerms:
     """Reason and end of a pause, checked when it is made: at most one of ``for_s`` and ``until_ms`` ends it.
 
     Raises:
-        InvalidRequestError: a reason that is too long, two ends, or a duration that is not above 0 seconds.
+        InvalidRequestError: a reason that is too long, two ends, or a duration that is not above 0 seconds and at most
+            ``FOR_DAYS_MAX``.
     """
 
     by: str
@@ -79,6 +83,8 @@ class PauseTerms:
             raise InvalidRequestError("for", "and until exclude each other: give one")
         if self.for_s is not None and self.for_s <= 0:
             raise InvalidRequestError("for", "must be above 0")
+        if self.for_s is not None and self.for_s > FOR_DAYS_MAX * 86_400:
+            raise InvalidRequestError("for", f"must be at most {FOR_DAYS_MAX}d; without it the pause has no end")
         checked_reason(self.reason, REASON_MAX)
 
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 import supervisor.cli
-from supervisor.cli.output import print_record, print_rows, print_section, print_value, say
+from supervisor.cli.output import moment, print_record, print_rows, print_section, print_value, say
 from supervisor.roles.web.responses import json_body
 from supervisor.telemetry.log_lines.render import console_renderer, render_json
 
@@ -83,3 +83,9 @@ def test_no_command_prints_a_text_with_a_value_in_it_unescaped() -> None:
     sources = (Path(supervisor.cli.__file__).parent).rglob("*.py")
     raw = [path.name for path in sources if re.search(r"click\.echo\(\s*f[\"']", path.read_text(encoding="utf-8"))]
     assert raw == ["output.py"], "of numbers alone"
+
+
+@pytest.mark.parametrize("wall_ms", [8_641_795_570_611_208, 253_402_300_800_000, -(1 << 62), 1 << 80])
+def test_a_time_outside_of_the_calendar_ends_no_command(wall_ms: int) -> None:
+    """One pause for 99999999d made every list of schedules end with an error."""
+    assert "the year" in str(moment(wall_ms))

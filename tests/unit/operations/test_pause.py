@@ -27,6 +27,7 @@ KEYS = Keys("c1")
         ({"reason": "x" * (REASON_MAX + 1)}, "reason"),
         ({"for_s": 0.0}, "for"),
         ({"for_s": -1.0}, "for"),
+        ({"for_s": 36_600 * 86_400 + 1.0}, "for"),
         ({"for_s": 1.0, "until_ms": 1}, "for"),
     ],
 )
