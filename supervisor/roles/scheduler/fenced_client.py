@@ -15,6 +15,7 @@ from random import Random
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from supervisor.clock import Clock
+from supervisor.core.cron.zones import SECOND_MAX
 from supervisor.core.effects import Call, Reporter, RunScript, Sleep, Steps
 from supervisor.core.election.lease import Term, retry_delay_ns
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError, TenureError
@@ -287,7 +288,7 @@ class Lateness(PeriodicQuestion):
             if count > 1:
                 why = f"{count} runs have not ended ok in time, {changes[0].run} to {change.run}"
         else:
-            since = datetime.fromtimestamp(change.since_ms / 1000, UTC).isoformat(timespec="seconds")
+            since = datetime.fromtimestamp(min(change.since_ms // 1000, SECOND_MAX), UTC).isoformat(timespec="seconds")
             promise, why = "expect_success_every", f"no run of it ended ok since {since}"
         self._client.report("schedule_late", schedule=change.schedule, promise=promise, why=why, count=count)
 

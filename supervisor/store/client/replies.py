@@ -230,7 +230,7 @@ def parsed(call: Call[T], reply: Any, *, where: str) -> T:
     """
     try:
         return call.parse(reply)
-    except (ValueError, TypeError, LookupError, AttributeError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
         why = f"its reply cannot be read ({type(error).__name__}); another program or a hand wrote what it is made of"
         raise _refused(where, call.script, why) from error
 

@@ -146,8 +146,9 @@ local LATE_MS = '9007199254740991'
 local function expected_of(schedule)
   local every, since, ok, ok_nominal, late =
     string.match(inform('HGET', keys.schedule_expected, schedule) or '', '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
-  return every and { every = tonumber(every), since = tonumber(since), ok = tonumber(ok),
-    ok_nominal = tonumber(ok_nominal), late = tonumber(late) }
+  every, since, ok, ok_nominal, late = natural(every), natural(since), natural(ok), natural(ok_nominal), natural(late)
+  return every and since and ok and ok_nominal and late
+    and { every = every, since = since, ok = ok, ok_nominal = ok_nominal, late = late }
 end
 
 local function expected_put(schedule, of)

@@ -66,7 +66,7 @@ for _, member in ipairs(redis.call('ZRANGEBYSCORE', promised, LATE_MS, LATE_MS, 
 end
 
 local reply = { whole(now), whole(late) }
-local due = redis.call('ZRANGEBYSCORE', promised, '-inf', whole(now), 'WITHSCORES', 'LIMIT', 0, limit)
+local due = redis.call('ZRANGEBYSCORE', promised, 0, whole(now), 'WITHSCORES', 'LIMIT', 0, limit) -- below 0: of a hand
 for i = 1, #due, 2 do
   local member, n = due[i], #reply
   local schedule = string.match(string.gsub(member, '^%+', ''), '^[^@]+')

@@ -232,3 +232,27 @@ def test_an_edit_keeps_what_is_counted_and_a_removal_leaves_nothing() -> None:
         plan.run(Definitions(plan.keys).delete([("new", None), ("s", None)]))
         plan.advance(10)
         assert promised(plan) == {}
+
+
+@pytest.mark.parametrize("since_ms", [10**14, 10**15 - 1, 10**17, 10**400])
+def test_an_expectation_since_a_year_that_no_calendar_has_ends_no_leader(since_ms: int) -> None:
+    """The text of the report was made of it, and the scheduler died in each term."""
+    with planned(silent()) as plan:
+        plan.until(2)
+        plan.server.store.raw.hset(f"{plan.keys.prefix}schedule:expected", "s", f"25000 {since_ms} 0 0 0")
+        plan.server.store.raw.zadd(plan.keys.schedule_promised, {"s": EPOCH_MS})
+        plan.until(31)
+        assert plan.fired() == [10, 20, 30]
+
+
+@pytest.mark.parametrize("score", ["-inf", "-1e300"])
+def test_an_expectation_at_a_time_that_is_no_number_ends_no_leader(score: str) -> None:
+    """It is left out until the schedule counts anew, as after a pause; the others are told."""
+    with planned(silent()) as plan:
+        plan.until(2)
+        plan.server.store.raw.zadd(plan.keys.schedule_promised, {"s": score})
+        plan.run(plan.control.pause(["s"], until_ms=EPOCH_MS + 4000))
+        plan.world.executed()
+        plan.until(31)
+        assert plan.fired() == [10, 20, 30]
+        assert told(plan) == [("s", "expect_success_every")]
