@@ -25,7 +25,9 @@ REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
 _SCHEME = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]*{MARK}")
 _WHO = re.compile(rf"(?P<user>{REFERENCE.pattern}|[A-Za-z0-9_.-]*):(?P<password>.*)", re.DOTALL)
 _QUERY_SECRET = re.compile(r"(?i)(?P<name>[?&](?:password|auth|token)=)[^&]*")
-_SECRET_KEY = re.compile(r"(?i)pass|pwd|secret|token|url|credential|(?:api|private|access|encryption|signing)_?key|auth")
+_SECRET_KEY = re.compile(
+    r"(?i)pass|pwd|secret|token|url|credential|(?:api|private|access|encryption|signing)_?key|auth"
+)
 
 
 def mask_url(text: str) -> str:
