@@ -226,7 +226,7 @@ def _shield(pages: Pages, admit: Admit) -> Any:
     async def shield(request: web.Request, handler: Handler) -> web.StreamResponse:
         is_health = request.path.startswith(tuple(f"/{endpoint.title}" for endpoint in HealthEndpoint))
         is_stream = request.path == EVENTS_PATH and "text/event-stream" in request.headers.get("Accept", "")
-        is_waiting = request.path.startswith(RUNS_PATH) and "wait" in request.query
+        is_waiting = request.method != "POST" and request.path.startswith(RUNS_PATH) and "wait" in request.query
         allowed_s = HEALTH_S if is_health else None if is_stream else PAGE_S + is_waiting * WAIT_S_MAX
         try:
             async with asyncio.timeout(allowed_s):

@@ -70,9 +70,16 @@ def test_a_key_that_stands_twice_in_a_body_is_refused(api: Any, path: str, body:
     assert (code, "stands twice" in shown["error"]) == (400, True), shown
 
 
-@pytest.mark.parametrize("rest", [b"2\r\n", b"zz\r\n"])
+@pytest.mark.parametrize(
+    ("path", "rest"),
+    [
+        ("jobs/mail.send/runs", b"2\r\n"),
+        ("jobs/mail.send/runs", b"zz\r\n"),
+        ("runs/x/cancel?wait=60s", b"2\r\n"),  # a question of those who wait for a run, and this is none
+    ],
+)
 def test_a_body_that_does_not_come_is_the_clients_mistake(
-    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, rest: bytes
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, path: str, rest: bytes
 ) -> None:
     """It was 503, and a line that a change by the holder of the token may be half done."""
     monkeypatch.setattr(handlers, "PAGE_S", 0.3)  # inherited by the child
@@ -82,7 +89,7 @@ def test_a_body_that_does_not_come_is_the_clients_mistake(
         connection.makefile("rb") as answer,
     ):
         connection.sendall(
-            f"POST {PATH}/jobs/mail.send/runs HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer DRIVER\r\n"
+            f"POST {PATH}/{path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer DRIVER\r\n"
             "Expect: 100-continue\r\nTransfer-Encoding: chunked\r\n\r\n".encode()
         )
         assert [answer.readline(), answer.readline()] == [b"HTTP/1.1 100 Continue\r\n", b"\r\n"]
