@@ -61,8 +61,16 @@ COSTLY = {
 }
 
 
+@pytest.fixture(params=[5, pytest.param(1, marks=pytest.mark.long)], ids=["a fifth of the bound", "the bound"])
+def bound(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Bound the looks of a decision: what keeps to a fifth of the bound keeps to all of it, in a fifth of the time."""
+    looks = search_limit.LOOKS_MAX // request.param
+    monkeypatch.setattr(search_limit, "LOOKS_MAX", looks)
+    return looks
+
+
 @pytest.fixture
-def looks(monkeypatch: pytest.MonkeyPatch) -> list[None]:
+def looks(monkeypatch: pytest.MonkeyPatch, bound: int) -> list[None]:
     """Return a list that grows with every trigger and every exclusion that is asked."""
     found: list[None] = []
 
@@ -183,7 +191,7 @@ YEARS = {
 
 
 @pytest.fixture
-def tables(monkeypatch: pytest.MonkeyPatch) -> set[tuple[str, int]]:
+def tables(monkeypatch: pytest.MonkeyPatch, bound: int) -> set[tuple[str, int]]:
     """Return the tables of zones that are asked for, each of four years."""
     found: set[tuple[str, int]] = set()
     inner = zones._segments
