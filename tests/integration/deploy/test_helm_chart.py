@@ -265,6 +265,20 @@ def test_the_chart_lets_in_neighbours_and_keeps_jobs_from_metadata_services(is_p
     assert spec["egress"][-1] == {"ports": [{"port": 7}]}
 
 
+def test_every_pod_of_the_chart_is_under_its_policy() -> None:
+    """The one that applies schedules at an install imports the modules of jobs, and was under none."""
+    manifests = render(EXAMPLES["apply"])
+    spec = of_kind(manifests, "NetworkPolicy")["jobs"]["spec"]["podSelector"]
+    (names,) = spec["matchExpressions"]
+    pods = [each["spec"]["template"]["metadata"] for each in manifests if each["kind"] in {"Deployment", "Job"}]
+
+    assert len(pods) == 2
+    assert (names["key"], names["operator"]) == ("app.kubernetes.io/name", "In")
+    for pod in pods:
+        assert pod["labels"].items() >= spec["matchLabels"].items()
+        assert pod["labels"][names["key"]] in names["values"]
+
+
 @pytest.mark.parametrize("asked", [{"ingress": {"enabled": True}}, {"service": {"type": "NodePort"}}])
 def test_what_is_asked_to_be_reached_from_outside_is_reached(asked: dict[str, Any]) -> None:
     """An ingress in front of pods that let nobody in answers 504, and nobody thinks of the policy; a list narrows it."""
