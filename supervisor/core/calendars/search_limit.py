@@ -27,7 +27,7 @@ LOOKS_MAX = 100_000
 """Looks of one question: 0.1 to 0.5 s of a leader, which shows a sign of life between two schedules."""
 
 TABLE_LOOKS = 400
-"""Looks that a table of a zone counts, once for each question: 2 ms where it is not made yet."""
+"""Looks that a table of a zone counts, once for each question: 0.7 ms where it is not made yet."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
