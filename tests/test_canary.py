@@ -8,7 +8,7 @@ import fakeredis
 import pytest
 
 from tests.conftest import pytest_runtest_makereport
-from tests.kit.canary import CANARY, keys_with_secrets, show_nothing_secret
+from tests.kit.canary import CANARY, asking, keys_with_secrets, show_nothing_secret
 
 
 def test_a_secret_in_a_page_is_named_by_its_place_and_never_repeated() -> None:
@@ -25,7 +25,7 @@ def test_a_secret_is_found_in_a_record_of_any_type_but_not_in_a_payload() -> Non
     prefix = "{tenure:t}:"
     raw.hset(f"{prefix}q:default:data", "r", CANARY)
     raw.rpush("identity_job", CANARY)
-    assert keys_with_secrets(raw) == []
+    assert keys_with_secrets(asking(raw)) == []
 
     raw.set(f"{prefix}result:r", f"x{CANARY}")
     raw.hset(f"{prefix}q:default:err", "r", CANARY)
@@ -34,7 +34,7 @@ def test_a_secret_is_found_in_a_record_of_any_type_but_not_in_a_payload() -> Non
     raw.sadd(f"{prefix}dying", CANARY)
     raw.xadd(f"{prefix}events", {"note": CANARY})
 
-    assert len(keys_with_secrets(raw)) == 6
+    assert len(keys_with_secrets(asking(raw))) == 6
 
 
 @pytest.mark.parametrize("title", ["Captured stdout call", "Captured stderr setup", "Captured log teardown"])

@@ -16,6 +16,7 @@ from supervisor.store.producer.connection import use
 from supervisor.testing import start_server
 from supervisor.testing.servers import RunningServer, ServerNotReadyError
 from tests.e2e.servers import Server
+from tests.kit import launcher
 from tests.kit.waiting import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
@@ -25,8 +26,8 @@ JOBS = {"jobs": ["jobs.shell"], "workers": {"cpu": {"kind": "sync", "processes":
 
 
 def runs(server: RunningServer) -> list[dict[str, Any]]:
-    """Return the runs that have ended."""
-    done = server.command("runs", "list", "--config", "tenure.yaml", "-o", "json")
+    """Return the runs that have ended, by a command that is forked: it is asked again and again."""
+    done = launcher.tenure(server.directory, "runs", "list", "--config", "tenure.yaml", "-o", "json")
     assert done.returncode == 0, done.stderr
     found: list[dict[str, Any]] = json.loads(done.stdout)
     return found
@@ -130,4 +131,4 @@ def test_no_line_of_the_log_is_lost_or_cut_when_the_tree_goes(signals: tuple[sig
 
 def shown(server: RunningServer, run: str) -> str:
     """Return the record of a run, as ``runs show`` tells it."""
-    return server.command("runs", "show", run, "--config", "tenure.yaml", "-o", "json").stdout
+    return launcher.tenure(server.directory, "runs", "show", run, "--config", "tenure.yaml", "-o", "json").stdout

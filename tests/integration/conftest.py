@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import redis
 import uvloop
 
 from tests.kit.servers import SERVERS, RealServer, Server, leaks
@@ -47,8 +46,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[Server]:
     """An empty server: a real one, then fakeredis with Lua."""
     real: RealServer | None = request.getfixturevalue("real_server") if request.param == "real" else None
     if real:
-        with redis.Redis(unix_socket_path=str(real.socket), protocol=2) as raw:
-            raw.flushall()
+        assert real.ask([("FLUSHALL",)]) == [b"OK"]
     server = Server(real)
     yield server
     shown = request.node.get_closest_marker("scripts")

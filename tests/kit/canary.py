@@ -9,6 +9,7 @@ it: the payload of a run that has not finished, and the list of another system.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 CANARY = "tenure-canary-7f3a"
@@ -23,26 +24,38 @@ def show_nothing_secret(text: str | bytes, *, where: str) -> None:
     assert not found, f"a secret is shown by {where}, in line {found[0]} of {len(lines)}"
 
 
-def keys_with_secrets(raw: Any) -> list[str]:
-    """Return the keys of ours, but for payloads, in which the canary stands.
+Commands = Sequence[tuple[bytes | str, ...]]
+Ask = Callable[[Commands], Sequence[Any]]
+"""Sends commands to a server at once, and returns what it answered."""
 
-    Args:
-        raw: a redis client of the server, without decoding.
-    """
-    keys = [key for key in raw.scan_iter(count=1000) if key.startswith(_OURS) and not key.endswith(_PAYLOAD)]
-    return [key.decode() for key in keys if CANARY.encode() in _content(raw, key)]
+_READERS: dict[bytes, Callable[[bytes], tuple[bytes | str, ...]]] = {
+    b"string": lambda key: ("GET", key),
+    b"hash": lambda key: ("HGETALL", key),
+    b"list": lambda key: ("LRANGE", key, "0", "-1"),
+    b"set": lambda key: ("SMEMBERS", key),
+    b"zset": lambda key: ("ZRANGE", key, "0", "-1"),
+    b"stream": lambda key: ("XRANGE", key, "-", "+"),
+}
 
 
-def _content(raw: Any, key: bytes) -> bytes:
-    """Return all that a key holds, of whatever type."""
-    readers = {
-        b"string": lambda: raw.get(key),
-        b"hash": lambda: raw.hgetall(key),
-        b"list": lambda: raw.lrange(key, 0, -1),
-        b"set": lambda: raw.smembers(key),
-        b"zset": lambda: raw.zrange(key, 0, -1),
-        b"stream": lambda: raw.xrange(key),
-    }
-    reader = readers.get(raw.type(key))  # none: it expired meanwhile
-    value = reader() if reader else None
-    return value if isinstance(value, bytes) else repr(value).encode()
+def keys_with_secrets(ask: Ask) -> list[str]:
+    """Return the keys of ours, but for payloads, in which the canary stands."""
+    (found,) = ask([("KEYS", "*")])
+    keys = [key for key in found if key.startswith(_OURS) and not key.endswith(_PAYLOAD)]
+    types = ask([("TYPE", key) for key in keys]) if keys else ()
+    kept = [(key, _READERS[kind]) for key, kind in zip(keys, types, strict=True) if kind in _READERS]  # others expired
+    contents = ask([reader(key) for key, reader in kept]) if kept else ()
+    return [key.decode() for (key, _), content in zip(kept, contents, strict=True) if CANARY in repr(content)]
+
+
+def asking(raw: Any) -> Ask:
+    """Return what sends commands by a redis client, without decoding."""
+
+    def ask(commands: Commands) -> Sequence[Any]:
+        line = raw.pipeline(transaction=False)
+        for command in commands:
+            line.execute_command(*command)
+        answers: Sequence[Any] = line.execute(raise_on_error=False)
+        return answers
+
+    return ask

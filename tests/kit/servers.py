@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import fakeredis
+import hiredis
 import pytest
 import redis
 
@@ -19,7 +20,7 @@ from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.client.sync_client import AsyncStore, Store
 from supervisor.store.keys import Keys
 from supervisor.store.scripts import script
-from tests.kit.canary import keys_with_secrets
+from tests.kit.canary import Commands, asking, keys_with_secrets
 from tests.kit.waiting import wait_until
 
 REAL = pytest.param("real", marks=pytest.mark.server)
@@ -64,6 +65,22 @@ class RealServer:
                 return False
             link.sendall(b"PING\r\n")
             return link.recv(5) == b"+PONG"
+
+    def ask(self, commands: Commands) -> Sequence[Any]:
+        """Send commands over a connection of their own, and return the answers: a client costs as much as a test."""
+        reader, answers = hiredis.Reader(), list[Any]()
+        with socket.socket(socket.AF_UNIX) as link:
+            link.connect(str(self.socket))
+            link.sendall(b"".join(hiredis.pack_command(each) for each in commands))
+            while len(answers) < len(commands):
+                answer = reader.gets()
+                if answer is False:  # there is no whole one yet
+                    data = link.recv(1 << 16)
+                    assert data, "the server has ended"
+                    reader.feed(data)
+                else:
+                    answers.append(answer)
+        return answers
 
     def stop(self) -> None:
         self.process.kill()
@@ -115,7 +132,7 @@ class Server:
             store.close()
             store.raw.connection_pool.disconnect()  # what the test asked it directly has connections of its own
         try:
-            assert keys_with_secrets(self.raw()) == []
+            assert keys_with_secrets(self.real.ask if self.real else asking(self.raw())) == []
         finally:
             for client in self._clients:
                 client.connection_pool.disconnect()

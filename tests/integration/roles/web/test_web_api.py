@@ -300,14 +300,17 @@ def test_the_document_is_the_one_that_is_checked_in(api: Any) -> None:
     assert ask(api, "GET", f"{PATH}/openapi.json", "reader") == (200, stored)
 
 
-@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
-def test_every_route_answers_as_the_document_says(api: Any, route: Any) -> None:
+def test_every_route_answers_as_the_document_says(api: Any) -> None:
     """Route and document agree: there is such a path, and it answers with one of its statuses."""
-    operation = openapi()["paths"][PATH + route.path][route.method.lower()]
-    code, _ = ask(api, route.method, filled(route.path), "owner", {} if route.body else None)
+    paths, wrong = openapi()["paths"], []
+    for route in ROUTES:
+        operation = paths[PATH + route.path][route.method.lower()]
+        code, _ = ask(api, route.method, filled(route.path), "owner", {} if route.body else None)
+        refused, _ = ask(api, "DELETE", filled(route.path), "owner")
+        if str(code) not in operation["responses"] or refused != 405:
+            wrong.append((route.method, route.path, code, refused))
 
-    assert str(code) in operation["responses"]
-    assert ask(api, "DELETE", filled(route.path), "owner")[0] == 405
+    assert wrong == []
 
 
 def test_no_endpoint_shows_an_argument(api: Any, store: Store) -> None:
