@@ -1,7 +1,5 @@
 -- Library: where a run is, and how it leaves there without having run.
 -- Includes  run
---           stale
---           lists
 
 -- Raise, before the first write, if a key of the queue holds another type.
 local function check_queue(queue)
@@ -11,7 +9,7 @@ local function check_queue(queue)
   end
   redis.call('ZCARD', keys.later(queue))
   redis.call('ZCARD', keys.dead(queue))
-  for _, part in ipairs(LISTS) do
+  for _, part in ipairs(waiting_lists()) do
     redis.call('LLEN', keys.queue(queue) .. part)
   end
   redis.call('SCARD', keys.queues)
@@ -129,7 +127,7 @@ end
 
 -- Whether runs wait in `part`: a list, `later`, or the list of those that wait for a concurrency key.
 local function is_part(part)
-  for _, name in ipairs(LISTS) do
+  for _, name in ipairs(waiting_lists()) do
     if name == part then return true end
   end
   return part == 'later' or is_wait(part) and string.find(part, '^%l+:[%w._:/@#-]+$') ~= nil

@@ -7,7 +7,7 @@
 -- Returns  now_ms, six ready counts (async high, normal, low, then sync), two suspect counts (async, sync), running,
 --          later, dead, next_due_ms or empty, whether it is paused, why, heads of the six ready lists (data or empty),
 --          how many wait for a concurrency key, then the counters as name, value …
---          Entries that no longer stand for a run (lib/stale.lua) are not counted.
+--          Entries that no longer stand for a run (lib/queue.lua) are not counted.
 local reply = { whole(now_ms()) }
 local heads, stale, STALE_MAX = {}, {}, 1000
 if redis.call('HLEN', keys.stale(queue)) <= STALE_MAX then -- else it is not worth the time

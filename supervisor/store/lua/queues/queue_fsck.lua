@@ -3,7 +3,7 @@
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  queue          which
 --       limit          with more runs than this, whether every run is somewhere is not asked
--- Includes  lists
+-- Includes  queue
 --
 -- Returns  one line for each violation, at most 100
 --          A run is in exactly one place: one ready or suspect list, once; or running; or later; or blocked; or dead.
@@ -52,7 +52,7 @@ for _, one in ipairs({ { 'later', keys.later(queue) }, { 'dead', keys.dead(queue
     end
   end
 end
-for _, name in ipairs(LISTS) do
+for _, name in ipairs(waiting_lists()) do
   for _, id in ipairs(redis.call('LRANGE', keys.queue(queue) .. name, 0, LIMIT)) do
     local data, entry = redis.call('HGET', keys.data(queue), id), name .. ' ' .. id
     stale[entry] = stale[entry] or tonumber(redis.call('HGET', keys.stale(queue), entry) or 0)

@@ -31,7 +31,7 @@ end
 -- How many entries of `id` each list has, without the stale ones; and says so if more are stale than there are.
 local function entries_of(id)
   local found = {}
-  for _, part in ipairs(LISTS) do
+  for _, part in ipairs(waiting_lists()) do
     local list = keys.queue(queue) .. part
     local entries = #redis.call('LPOS', list, id, 'COUNT', 0)
     local stale = tonumber(redis.call('HGET', keys.stale(queue), stale_field(queue, list, id)) or 0) or 0

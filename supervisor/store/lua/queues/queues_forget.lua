@@ -7,7 +7,6 @@
 --       jobs_ms        a job is kept for so long after it was last seen published
 -- Includes  room
 --           control
---           lists
 --
 -- Returns  cursor (0 at the end), then the queues that were forgotten
 --
@@ -48,7 +47,7 @@ local function forget_queue(queue)
   redis.call('DEL', keys.run(queue), keys.att(queue), keys.later(queue), keys.dead(queue), keys.err(queue), keys.hist(queue),
     keys.stat(queue), keys.limits(queue), keys.blocked(queue), keys.woken(queue), keys.stale(queue), keys.cancel(queue),
     keys.bell(queue, 'a'), keys.bell(queue, 's'))
-  for _, part in ipairs(LISTS) do
+  for _, part in ipairs(waiting_lists()) do
     redis.call('DEL', keys.queue(queue) .. part)
   end
   return redis.call('SREM', keys.queues, queue) == 1
