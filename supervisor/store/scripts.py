@@ -21,9 +21,10 @@ shared by two scripts is written once. A library may have it too. Keys and argum
 in its header are those of the script that includes it.
 
 A server makes every function of a script anew at each call, which is a large part of the cost of a short one. So
-functions of libraries that a script does not use are left out; those of libraries that a script has under
-``Deferred``, since most calls need none of them, are made when the first of them is called; and a script with many
-variables is nested, because Lua looks a variable of the same function up one by one, an outer one at once.
+functions of libraries that a script does not use are left out; those that a script has under ``Deferred``, by their
+names or by that of their library, since most calls need none of them, are made when the first of them is called; and a
+script with many variables is nested, because Lua looks a variable of the same function up one by one, an outer one at
+once.
 """
 
 from __future__ import annotations
@@ -115,8 +116,7 @@ def script(name: str) -> Script:
     for library in reversed(_with_theirs(sections["Includes"])):
         known = set().union(*(words for _, words in parts))
         front, words = _used(_library(library, keys, names), known)
-        if library in sections["Deferred"]:
-            front, parts = _deferred(library, front, parts)
+        front, parts = _deferred(library, front, parts, sections["Deferred"])
         parts.append((f"{front}\n", words))
     body = _nested([part for part, _ in parts])
     assert "KEYS[1] .." not in body or keys[0] == "prefix", f"script {name}: keys are named, so its first key is prefix"
@@ -183,20 +183,34 @@ def _used(library: str, known: set[str]) -> tuple[str, set[str]]:
     return "".join(reversed(kept)), words
 
 
-def _deferred(name: str, library: str, parts: Sequence[_Part]) -> tuple[str, list[_Part]]:
-    """Return a library whose functions are made by the first use of one, and the parts behind it that use them so."""
-    blocks = _blocks(library)
-    functions = [function for _, function, _ in blocks if function and any(function in words for _, words in parts)]
+def _deferred(name: str, library: str, parts: list[_Part], chosen: Sequence[str]) -> tuple[str, list[_Part]]:
+    """Return a library whose ``chosen`` functions are made by the first use of one, and the parts behind it.
+
+    With them are made those that nothing else uses. The name of the library stands for all of its functions.
+    """
+    blocks, known = _blocks(library), set().union(*(words for _, words in parts))
+    late = {function for _, function, _ in blocks if function and (name in chosen or function in chosen)}
+    for _, function, _ in reversed(blocks):
+        users = {user for _, user, words in blocks if function in words and user != function}
+        if function and users and users <= late and function not in known:
+            late.add(function)
+    if not late:
+        return library, parts
+    early = [(text, words) for text, function, words in blocks if function not in late]
+    assert all(late.isdisjoint(words) for _, words in early), (
+        f"library {name}: one that is not deferred uses one that is"
+    )
+    functions = [function for _, function, _ in blocks if function in late and function in known]
     use = re.compile(rf"--.*|(?<![\w.'])({'|'.join(functions)})\b(?! =[^=])")
     later = [
         (use.sub(lambda found: f"{name}_lib().{found[1]}" if found[1] else found[0], text), words)
         if not words.isdisjoint(functions) else (text, words)
         for text, words in parts
     ]  # fmt: skip
-    variables = "".join(text for text, function, _ in blocks if not function)
-    made = "".join(text for text, function, _ in blocks if function)
+    made = "".join(text for text, function, _ in blocks if function in late)
     fields = ", ".join(f"{function} = {function}" for function in functions)
-    front = f"{variables}local {name}_made\nlocal function {name}_lib()\nif {name}_made then return {name}_made end\n"
+    before = "".join(text for text, _ in early)
+    front = f"{before}local {name}_made\nlocal function {name}_lib()\nif {name}_made then return {name}_made end\n"
     return f"{front}{made}{name}_made = {{ {fields} }}\nreturn {name}_made\nend\n", later
 
 

@@ -220,9 +220,35 @@ def test_functions_of_a_deferred_library_are_made_by_their_first_use() -> None:
         "local function twice(n)\n  add(n)\n  return add(n)\nend\n"
     )
     use = "add(1) -- add\nlocal of = { add = 5 }\nreturn twice(of.add), pcall(add, 4)"
-    front, [(text, _)] = _deferred("sums", library, [(use, _words(use))])
+    front, [(text, _)] = _deferred("sums", library, [(use, _words(use))], ["sums"])
     own, last = "sums_lib().add(1) -- add\nlocal of = { add = 5 }\n", "pcall(sums_lib().add, 4)"
     assert text == f"{own}return sums_lib().twice(of.add), {last}"
     run = lua51.LuaRuntime().eval("function(text) return loadstring(text)() end")
     assert run(front + text) == (11, True, 15)
     assert run(f"{front}return count, sums_made") == (0, None)
+
+
+def test_functions_are_deferred_by_their_names_with_those_that_nothing_else_uses() -> None:
+    """A library may hold what every call needs beside what most do not."""
+    library = (
+        "local count = 1\nlocal function add(n) return n + count end\nlocal function seldom(n) return add(n) end\n"
+        "local function rare(n) return seldom(n) + seldom(n) end\n"
+    )
+    use = "local sum = add(1)\nif sum > 2 then return rare(sum) end\nreturn sum"
+    front, [(text, _)] = _deferred("sums", library, [(use, _words(use))], ["rare"])
+    assert front.startswith("local count = 1\nlocal function add(n) return n + count end\nlocal sums_made\n")
+    assert front.endswith("sums_made = { rare = rare }\nreturn sums_made\nend\n")
+    assert text == "local sum = add(1)\nif sum > 2 then return sums_lib().rare(sum) end\nreturn sum"
+    assert lua51.LuaRuntime().eval("function(text) return loadstring(text)() end")(front + text) == 2
+    assert _deferred("sums", library, [(use, _words(use))], ["other"]) == (library, [(use, _words(use))])
+    with pytest.raises(AssertionError, match="sums"):
+        _deferred("sums", library, [(use, _words(use))], ["add"])
+
+
+@pytest.mark.parametrize("name", script_names())
+def test_what_is_deferred_is_a_library_or_a_function_of_one(name: str) -> None:
+    """A name that is misspelled would defer nothing."""
+    sections = _sections(name, _read(name))
+    known = {*_with_theirs(sections["Includes"])}
+    known |= {function for text in texts(name) for function in FUNCTION.findall(text)}
+    assert set(sections["Deferred"]) <= known
