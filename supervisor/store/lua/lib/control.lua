@@ -1,7 +1,7 @@
 -- Library: what every change of a schedule does alike.
 -- A change writes its data, then asks the leader to look (`evaluate` in lib/live.lua). Only the leader computes when a
 -- schedule is due next.
--- Includes  replace
+-- Includes  limits
 --           live
 local REMEMBERED_MS, PURGE_COUNT, HISTORY_KEPT = 86400000, 100, 10000
 local FLOOR_MS = 7776000000 -- 90 days, as a tree of runs is remembered

@@ -6,7 +6,7 @@
 --                                 `<when> <delay_ms> <queue> <id> <data>`; up, the length of the id of the run above;
 --                                 keep, for how many ms it is kept when nothing is left; after, the schedule whose
 --                                 followers wait for the end of all
--- Includes  replace
+-- Includes  limits
 --           live
 
 -- What changes in the tallies of this script's runs: collected, then written for each tally at once. A run's own end and

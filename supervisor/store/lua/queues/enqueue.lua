@@ -5,7 +5,7 @@
 --       memory_ms      how long their queue knows the ids after this, because a caller chose them; 0: while the runs exist
 --       runs...        id, queue, delay_ms, data, once for each run; where memory_ms is not 0 also its content: the digest of
 --                      its job and arguments
--- Includes  replace
+-- Includes  limits
 --
 -- Returns  one digit for each run: 1 new, 0 its id was there or is remembered, 2 refused, because another unfinished run holds its unique
 --          key, 3 refused, because as many runs wait in its queue as may (length_max), and so for all new ones after it,

@@ -19,10 +19,12 @@
 --                      kept of it is dropped; then the children of all of them, in the same order: id, queue, delay_ms, data
 -- Includes  fetch
 --           settle
--- Deferred  fanout
+-- Deferred  admit
+--           ask_to_yield
+--           fanout
 --           live
 --           rates
---           replace
+--           replace_older
 --           run
 --           run_logs
 --
