@@ -164,7 +164,7 @@ class Keys(LeaseKeys):
     run_log: Callable[[str], str]
     """Hash, expires. Number of an execution to the JSON of its output; beside them ``#born``."""
     tally: Callable[[str], str]
-    """Hash, expires. Outcomes of the runs below a run; its fields are in lua/lib/fanout.lua."""
+    """Hash, expires. Outcomes of the runs below a run; its fields are in lua/lib/run.lua."""
     steps: Callable[[str], str]
     """Hash, expires. The steps of a run that ended, by name: JSON; ``#born`` beside them."""
     ended: Callable[[str], str]

@@ -1,7 +1,7 @@
 """Records of a run beside its queue: steps, progress, output of its attempts, its end, counts of the runs below it.
 
 Steps are a hash of the run, under the fence of the attempt that executes it. Progress is an expiring string. Output is
-an expiring hash, with an entry for each execution. Counts are written by scripts (lua/lib/fanout.lua), and read here.
+an expiring hash, with an entry for each execution. Counts are written by scripts (lua/lib/run.lua), and read here.
 
 Guarantees
     A run that had not ended when a process asked to be told of its end, and ends by any script of this version, puts

@@ -131,3 +131,16 @@ local function stale_drop(queue, list, ids)
   end
   return skipped
 end
+
+-- Those of `ids` for whose end somebody waits: id to bells; nil for none, as mostly.
+local function awaited_of(ids)
+  if #ids == 0 or redis.pcall('EXISTS', keys.awaited) ~= 1 then return nil end
+  local known, found = redis.pcall('HMGET', keys.awaited, unpack(ids)), nil
+  for n, id in ipairs(known['err'] and {} or ids) do
+    if known[n] then
+      found = found or {}
+      found[id] = known[n]
+    end
+  end
+  return found
+end

@@ -21,7 +21,6 @@
 --           settle
 -- Deferred  admit
 --           ask_to_yield
---           fanout
 --           live
 --           rates
 --           replace_older
