@@ -21,11 +21,13 @@
 --           settle
 -- Deferred  admit
 --           ask_to_yield
+--           is_early
+--           line_of
 --           live
---           rates
 --           replace_older
 --           run
 --           run_logs
+--           write_lines
 --
 -- Returns  LOST, now_ms: the session is not open, or a turn before this one is not known here: Redis went back, and what
 --          the caller has finished since is in its hands again. Nothing was done, and the caller must stop what it runs

@@ -117,7 +117,7 @@ BREAKS = {
         limits.test_as_many_as_may_run_and_the_next_when_one_ends,
     ),
     "a rate lets everything start": Break(
-        lua("lib/rates.lua", "if tat + (ahead + 1) * step - per_us <= t.now_us then", "if true then"),
+        lua("lib/waiting.lua", "if tat + (ahead + 1) * step - per_us <= t.now_us then", "if true then"),
         limits.test_as_many_start_as_the_rate_allows_and_the_rest_come_one_after_another,
     ),
 }

@@ -1,0 +1,293 @@
+-- Library of the turn: runs that wait, for their time, for a slot of their concurrency key, or in the line of those that came
+-- too early for a rate; and how they become ready.
+-- Includes  run
+local PROMOTE_MAX = 64
+
+-- Put ids that became ready into their lists: those of `heads` in front, the first one first.
+local function make_ready(heads, tails)
+  for list, ids in pairs(heads) do
+    local turned = {}
+    for n = #ids, 1, -1 do
+      turned[#turned + 1] = ids[n]
+    end
+    redis.call('LPUSH', list, unpack(turned))
+  end
+  for list, ids in pairs(tails) do
+    redis.call('RPUSH', list, unpack(ids))
+  end
+end
+
+local function add(lists, list, id)
+  lists[list] = lists[list] or {}
+  table.insert(lists[list], id)
+end
+
+-- A foreign key in one queue must not hide what was taken from another, or stop what was acknowledged from being recorded:
+-- its error is told at the end, and only by a turn that did nothing else.
+local failed
+local function read(...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply['err'] then
+    failed = failed or reply['err']
+    return nil
+  end
+  return reply
+end
+
+-- Promote what is due. A retry, or a run that came too early for its rate, is older than what waits: it goes to the head.
+-- One that asked to run again, and has not failed, goes to the tail: what waits may be what it waits for.
+-- One that crashed its worker goes on alone, so that it takes no neighbours with it.
+-- Returns when the next one is due: false for none, or where a foreign key is in the way; nil where that is not known.
+local function promote(queue, now)
+  local later = keys.later(queue)
+  local head = read('ZRANGE', later, 0, 0, 'WITHSCORES')
+  local first = head and tonumber(head[2] or nil)
+  if not first or first > now then return first or false end
+  local due = redis.call('ZRANGEBYSCORE', later, '-inf', whole(now), 'LIMIT', 0, PROMOTE_MAX)
+  local data, att = read('HMGET', keys.data(queue), unpack(due)), read('HMGET', keys.att(queue), unpack(due))
+  if not data or not att then return false end
+  local heads, tails, newer, gone, bells = {}, {}, {}, {}, { a = 0, s = 0 }
+  for n, id in ipairs(due) do
+    if data[n] then
+      local head, header = head_of(data[n]), header_of(data[n])
+      local kind = string.sub(head, 1, 1)
+      local attempts, crashes = charges(att[n])
+      if crashes > 0 then
+        add(tails, keys.suspect(queue, kind), id)
+      else
+        add((attempts > 0 or (header and limits_in(header).rate)) and heads or tails, ready(queue, head), id)
+        if header and not att[n] then
+          newer[#newer + 1] = n
+        end
+      end
+      bells[kind] = bells[kind] + 1
+    else
+      gone[#gone + 1] = id
+    end
+  end
+  for _, lists in ipairs({ heads, tails }) do
+    for list in pairs(lists) do
+      if not read('LLEN', list) then return false end
+    end
+  end
+  for _, id in ipairs(gone) do
+    forget(queue, '', id)
+  end
+  for _, n in ipairs(newer) do
+    replace_older(queue, due[n], data[n])
+  end
+  make_ready(heads, tails)
+  redis.call('ZREMRANGEBYRANK', later, 0, #due - 1) -- just these: the earliest come first
+  ring(queue, 'a', math.min(bells.a, 4))
+  ring(queue, 's', math.min(bells.s, 4))
+  return nil
+end
+
+local LOOK_MAX, STEP_MIN, WOKEN_MAX = 200, 20, 8
+
+-- Everything below is of one turn `t`: open queues, session, letter, want, wheel, now, now_us, want_suspect, give, count,
+-- due_at.
+local t
+
+-- Whether behind the first in a list of those that wait for a slot there are `count` more that do.
+local function are_behind(queue, wait, key, count)
+  local ids = redis.call('LRANGE', wait, 1, count + LOOK_MAX)
+  if #ids < count then return false end
+  local live = 0
+  for _, blocked in ipairs(redis.call('HMGET', keys.blocked(queue), unpack(ids))) do
+    live = live + (blocked == key and 1 or 0)
+  end
+  return live >= count
+end
+
+-- Of the runs that wait for a slot and replace others, only the newest are still wanted.
+local SUPERSEDED_MAX = 100
+local function supersede(queue, id, data)
+  redis.call('HDEL', keys.blocked(queue), id)
+  erase(queue, id)
+  end_limits(queue, id, 'replaced')
+  live_remove('', id, 'replaced')
+  history_add(queue, t.history, id, 'replaced', job_of(data), 'a newer run took its place before it began', t.now)
+  t.count(queue, 'replaced')
+end
+
+-- Runs that wait for a slot of a key come back to the head of their lists, as many as there is room for. Each is judged
+-- again when it is taken.
+local function wake(queue)
+  local keys = read('SRANDMEMBER', keys.woken(queue), WOKEN_MAX) or {}
+  if #keys == 0 or not read('HLEN', keys.blocked(queue)) then return end
+  local heads, rung, looked, superseded = {}, {}, 0, 0
+  for _, key in ipairs(keys) do
+    local wait, held = keys.wait(queue, key), read('SCARD', keys.limit_slots(key))
+    while held and looked < 2 * STEP_MIN and read('LLEN', wait) do
+      looked = looked + 1
+      local id = redis.call('LINDEX', wait, 0)
+      if not id then
+        redis.call('SREM', keys.limit_queues(key), queue)
+        redis.call('SREM', keys.woken(queue), key)
+        break
+      end
+      local is_waiting = redis.call('HGET', keys.blocked(queue), id) == key
+      local data = is_waiting and redis.call('HGET', keys.data(queue), id)
+      local of = data and limits_in(header_of(data) or '')
+      local max = of and of.max
+      local is_over = max and of.is_replacing and superseded < SUPERSEDED_MAX and are_behind(queue, wait, key, max)
+      if is_over then
+        looked, superseded = looked - 1, superseded + 1
+        redis.call('LPOP', wait)
+        supersede(queue, id, data)
+      elseif max and held >= max then
+        if of.is_replacing then
+          ask_to_yield(key, redis.call('LLEN', wait))
+        end
+        redis.call('SREM', keys.woken(queue), key) -- the end of a holder will tell again
+        break
+      else
+        redis.call('LPOP', wait)
+        if data then
+          redis.call('HDEL', keys.blocked(queue), id)
+          add(heads, ready(queue, data), id)
+          rung[string.sub(head_of(data), 1, 1)] = true
+          held = held + 1
+        elseif is_waiting then
+          t.count(queue, 'cancelled')
+          forget(queue, '', id)
+        end
+      end
+    end
+    told[key] = nil
+  end
+  make_ready(heads, {})
+  rung[t.letter] = looked >= 2 * STEP_MIN or nil -- more than one turn can look at
+  for kind in pairs(rung) do
+    ring(queue, kind, 1)
+  end
+end
+
+-- Whether the slot that `me` would take is free; healed where it is held by runs that do not run.
+local function has_slot(of, me)
+  local key = of.slots
+  local held = t.slots[key]
+  if not held then
+    held, t.keys = read('SCARD', key), t.keys - 1
+  end
+  if not held then return nil end
+  t.slots[key] = held
+  if held < of.max then return true end
+  if t.healed[key] or t.heals >= HEALED_MAX then return false end
+  t.healed[key], t.heals = true, t.heals + 1
+  for _, holder in ipairs(redis.call('SRANDMEMBER', key, SAMPLE)) do
+    local queue, id = string.match(holder, '^(%S+) (%S+)$')
+    if not t.admitted[holder] and (not queue or redis.pcall('HEXISTS', keys.run(queue), id) == 0) then
+      t.slots[key] = t.slots[key] - redis.call('SREM', key, holder)
+    end
+  end
+  return t.slots[key] < of.max
+end
+
+local GHOSTS_MAX, AGAIN_MIN_US, AGAIN_EACH_US, LINE_MS = 2000, 300000000, 100000, 86400000
+
+-- Which of `ids` wait for no rate: they are gone, execute, wait for a slot or are dead. Versions without a line leave them in it.
+local function ghosts(queue, ids)
+  local data, run = redis.call('HMGET', keys.data(queue), unpack(ids)), redis.call('HMGET', keys.run(queue), unpack(ids))
+  local blocked, dead = read('HMGET', keys.blocked(queue), unpack(ids)), read('ZMSCORE', keys.dead(queue), unpack(ids))
+  local gone = {}
+  for n, id in ipairs(ids) do
+    if not data[n] or run[n] or (blocked and blocked[n]) or (dead and dead[n]) then
+      gone[#gone + 1] = id
+    end
+  end
+  return gone
+end
+
+-- The line of those of a queue and kind that came too early for a rate, the oldest first. Who was purged, cancelled or moved leaves a
+-- ghost: those at the head are taken out, so that nobody waits behind one.
+local function line_of(queue, rate)
+  local key = keys.rate(queue, t.letter, rate)
+  local line = t.lines[key]
+  if line then return line end
+  local length, looked = read('ZCARD', key), 0
+  t.keys = t.keys - 1
+  while length and looked < math.min(length, GHOSTS_MAX) do
+    local ids = redis.call('ZRANGE', key, looked, looked + STEP_MIN - 1)
+    local gone = ghosts(queue, ids)
+    if #gone == 0 then break end
+    length, looked = length - redis.call('ZREM', key, unpack(gone)), looked + #ids - #gone
+  end
+  line = length and { key = key, queue = queue, length = length, into = {}, out = {}, left = {} }
+  t.lines[key] = line
+  return line
+end
+
+-- How many are in front of a run in its line, and its rank there; without one it would be the last.
+local function place_in(line, id)
+  local rank, before = redis.call('ZRANK', line.key, id), 0
+  for _, other in ipairs(line.left) do
+    before = before + ((not rank or other < rank) and 1 or 0)
+  end
+  return (rank or line.length + #line.into) - before, rank
+end
+
+-- Whether the rate allows a start now, of a run that is not before its turn, and else when to try again. `tat`: when the
+-- bucket would be full again.
+local function is_early(of, queue, id)
+  local key, line = keys.limit_rate(of.rate), line_of(queue, of.rate)
+  local bucket = t.buckets[key]
+  if line and not bucket then
+    local stored = read('GET', key)
+    t.keys = t.keys - 1
+    if stored ~= nil then
+      bucket = { tat = tonumber(string.match(stored or '', '^(%d+) ') or nil) or 0, per_us = 0 }
+      t.buckets[key] = bucket
+    end
+  end
+  if not bucket then return nil end
+  local per_us = math.max(of.per_ms, 1) * 1000
+  local step = per_us / math.max(of.count, 1)
+  bucket.per_us = math.max(bucket.per_us, per_us)
+  -- No promise reaches further ahead than a whole period: a clock that was set back cannot hold runs up for longer.
+  local tat = math.max(math.min(bucket.tat, t.now_us + per_us), t.now_us)
+  local ahead, rank = place_in(line, id)
+  line.bucket, line.step, line.per_us = bucket, step, per_us
+  if tat + (ahead + 1) * step - per_us <= t.now_us then
+    bucket.tat = tat + step
+    if rank then
+      line.left[#line.left + 1], line.out[#line.out + 1] = rank, id
+    end
+    return false
+  end
+  bucket.tat = tat
+  if not rank then
+    line.into[#line.into + 1] = id
+  end
+  local again = math.max(AGAIN_MIN_US, line.length * AGAIN_EACH_US) -- in case those in front of it go without a start
+  return true, math.ceil(math.min(tat + (ahead + 1) * step - per_us, t.now_us + again) / 1000)
+end
+
+-- Write who came into the lines and who left, and let the first of each come back when they may start.
+local function write_lines()
+  for key, line in pairs(t.lines) do
+    if #line.out > 0 then
+      redis.call('ZREM', key, unpack(line.out))
+    end
+    if #line.into > 0 then
+      local last, joined = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2], {}
+      local first = math.max(t.now_us, (tonumber(last or nil) or 0) + 1)
+      for n, id in ipairs(line.into) do
+        joined[2 * n - 1], joined[2 * n] = whole(first + n), id
+      end
+      redis.call('ZADD', key, 'NX', unpack(joined))
+      redis.call('PEXPIRE', key, LINE_MS)
+    end
+    local dues, heads = {}, line.bucket and redis.call('ZRANGE', key, 0, STEP_MIN - 1) or {}
+    for n, id in ipairs(heads) do
+      local due_us = math.max(line.bucket.tat, t.now_us) + n * line.step - line.per_us
+      dues[2 * n - 1], dues[2 * n] = whole(math.ceil(math.max(due_us, t.now_us) / 1000)), id
+    end
+    if #dues > 0 then
+      read('ZADD', keys.later(line.queue), 'XX', 'LT', unpack(dues))
+      t.due_at[line.queue] = nil
+    end
+  end
+  t.lines = {}
+end
