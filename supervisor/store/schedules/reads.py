@@ -63,7 +63,7 @@ class Stretch:
 class ScheduleState:
     """Counters of a schedule, and its latest decisions as stretches, newest first.
 
-    ``lua/lib/state.lua`` writes it, in the step that decides. A healthy schedule has one short
+    ``lua/lib/fire_schedules.lua`` writes it, in the step that decides. A healthy schedule has one short
     stretch, however often it fired; only a difference from the decision before costs a line.
     """
 

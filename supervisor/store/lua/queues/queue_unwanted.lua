@@ -1,5 +1,5 @@
 -- Which runs must end before their time, by sessions that hold them: in favour of a newer one of their schedule
--- (lib/fire_overlap.lua) or with their concurrency key (lib/waiting.lua), or because a person asked for it (queue_cancel.lua).
+-- (lib/fire_decide.lua) or with their concurrency key (lib/waiting.lua), or because a person asked for it (queue_cancel.lua).
 --
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  history        how many ended attempts each queue remembers

@@ -20,7 +20,7 @@
 --                      keep_ms  for how long a completed schedule is kept
 --                      id, queue  of the run; - for missed and drop
 -- Includes  term
---           fire_write
+--           fire_decide
 --
 -- Returns  now_ms, then code and watermark for each item
 --          FIRED      enqueued; or it ended at once, recorded as a duplicate: another run holds its unique key
