@@ -25,7 +25,7 @@ from bench.schedules_listener import Listener
 from supervisor.clock import SystemClock
 from supervisor.core.election.lease import NO_TERM, Term
 from supervisor.core.model import Kind, ScheduleDef, Template
-from supervisor.core.supervision.scoreboard import Phase, SlotState
+from supervisor.core.supervision.states import Phase, SlotState
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.client.sync_client import Store
 from supervisor.store.election.leases import CandidateInfo, Leases, LeaseView

@@ -19,6 +19,8 @@ FIRE_BATCH_MAX = 250
 Whole = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=4e9)]
 PRIORITIES = {"high": 0, "normal": 1, "low": 2}
+RunKey = tuple[str, str]
+"""Queue and id of a run: an id names one run of its queue, and says nothing of other queues."""
 
 
 class Kind(StrEnum):

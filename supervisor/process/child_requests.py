@@ -10,8 +10,9 @@ from __future__ import annotations
 from signal import Signals
 
 from supervisor.core.supervision.child_requests import RULES, RequestAnswer, RequestedSlot, RequestRefusal, refusal
-from supervisor.core.supervision.scoreboard import EVERY_SLOT, Verb
+from supervisor.core.supervision.scoreboard import EVERY_SLOT
 from supervisor.core.supervision.slot import Group, SlotEvent
+from supervisor.core.supervision.states import Verb
 from supervisor.process.pool_control import PoolBook
 from supervisor.process.process_table import ProcessTable
 from supervisor.process.slots import LiveSlot

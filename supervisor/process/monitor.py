@@ -15,8 +15,8 @@ from supervisor.core.supervision.liveness import (
     run_deadline_ns,
     silence_ns,
 )
-from supervisor.core.supervision.scoreboard import SlotState
 from supervisor.core.supervision.slot import SlotEvent, still_working
+from supervisor.core.supervision.states import SlotState
 from supervisor.core.units import SECOND_NS
 from supervisor.process.process_table import ProcessTable
 from supervisor.process.slots import Doubt, LiveSlot

@@ -22,8 +22,9 @@ from supervisor.clock import Clock
 from supervisor.core.errors import EXIT_CRASH_LOOP
 from supervisor.core.supervision import shutdown
 from supervisor.core.supervision.liveness import PauseGuard
-from supervisor.core.supervision.scoreboard import Board, Phase, SlotState, Verb
+from supervisor.core.supervision.scoreboard import Board
 from supervisor.core.supervision.shutdown import ShutdownStage, Stop, StopEvent
+from supervisor.core.supervision.states import Phase, SlotState, Verb
 from supervisor.core.units import SECOND_NS
 from supervisor.process import child_requests, monitor
 from supervisor.process.kernel import Kernel

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from signal import Signals
 
 from supervisor.core.supervision.crash_blame import MemoryWatch
-from supervisor.core.supervision.scoreboard import Board, SlotState
+from supervisor.core.supervision.scoreboard import Board
 from supervisor.core.supervision.shutdown import TreeExit, describe_status, tree_verdict
 from supervisor.core.supervision.slot import (
     Action,
@@ -24,6 +24,7 @@ from supervisor.core.supervision.slot import (
     is_failure,
     step,
 )
+from supervisor.core.supervision.states import SlotState
 from supervisor.core.units import SECOND_NS
 from supervisor.process.kernel import Kernel
 from supervisor.process.slots import ChildIdentity, LiveSlot, Log, ParentLimits, SlotSpec

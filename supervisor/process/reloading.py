@@ -22,8 +22,9 @@ from supervisor.clock import Clock
 from supervisor.core.json_values import read_json
 from supervisor.core.supervision.pool import PoolReplacement
 from supervisor.core.supervision.reload import ReloadOutcome, ReloadPlan, ReloadRecord
-from supervisor.core.supervision.scoreboard import Header, Phase
+from supervisor.core.supervision.scoreboard import Header
 from supervisor.core.supervision.shutdown import describe_status
+from supervisor.core.supervision.states import Phase
 from supervisor.core.units import SECOND_NS
 from supervisor.process import config_check
 from supervisor.process.pool_control import PoolBook

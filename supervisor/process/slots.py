@@ -6,10 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from supervisor.core.supervision.inflight import InflightTable
-from supervisor.core.supervision.scoreboard import ChildState, Row
+from supervisor.core.supervision.scoreboard import InflightTable, Row
 from supervisor.core.supervision.shutdown import describe_status
 from supervisor.core.supervision.slot import Group, Slot, SlotPolicy, recent_failures
+from supervisor.core.supervision.states import ChildState
 from supervisor.core.units import SECOND_NS
 
 

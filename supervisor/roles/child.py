@@ -15,8 +15,8 @@ from types import FrameType
 from typing import Literal
 
 from supervisor.clock import Clock
-from supervisor.core.supervision.inflight import InflightTable
-from supervisor.core.supervision.scoreboard import Board, ChildState, Row
+from supervisor.core.supervision.scoreboard import Board, InflightTable, Row
+from supervisor.core.supervision.states import ChildState
 from supervisor.core.units import SECOND_NS
 from supervisor.reload.config_memfd import Brief, ConfigReader, HandoverError
 from supervisor.settings.sections.models import Settings

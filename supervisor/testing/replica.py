@@ -9,7 +9,8 @@ from typing import Any
 
 from supervisor.core.election.lease import Term
 from supervisor.core.model import ScheduleDef
-from supervisor.core.supervision.scoreboard import Board, Phase, SlotState, board_words
+from supervisor.core.supervision.scoreboard import Board, board_words
+from supervisor.core.supervision.states import Phase, SlotState
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.agent.election.context import ElectionContext, ElectionTiming, TreeView
 from supervisor.roles.agent.election.elector import Elector

@@ -14,7 +14,7 @@ import pytest
 
 from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_FAILED
-from supervisor.core.supervision.scoreboard import Phase
+from supervisor.core.supervision.states import Phase
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.process.config_check import run_in_child
 from supervisor.roles.agent.election import elector_thread

@@ -23,7 +23,8 @@ from supervisor.core.jobs.registry import Registry, job
 from supervisor.core.model import Envelope, Kind, Template
 from supervisor.core.retry import Retry
 from supervisor.core.supervision.crash_blame import Death
-from supervisor.core.supervision.scoreboard import Board, Phase, SlotState, board_words
+from supervisor.core.supervision.scoreboard import Board, board_words
+from supervisor.core.supervision.states import Phase, SlotState
 from supervisor.roles.agent.maintenance import Duties
 from supervisor.roles.agent.sessions.local_workers import LocalWorkers
 from supervisor.roles.agent.sessions.reaper import Reaper

@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import IntEnum
 
-from supervisor.core.supervision.scoreboard import SlotState, Verb
 from supervisor.core.supervision.slot import Group
+from supervisor.core.supervision.states import SlotState, Verb
 
 _WORKERS = frozenset({Group.WORKER})
 _REPLACEABLE = frozenset({Group.WORKER, Group.SCHEDULER, Group.WEB})

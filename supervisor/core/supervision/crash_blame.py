@@ -22,8 +22,9 @@ from enum import Enum
 from signal import SIGKILL, Signals
 
 from supervisor.core.model import Release
-from supervisor.core.supervision.inflight import Inflight, RunState, execution_hash
+from supervisor.core.supervision.scoreboard import Inflight, execution_hash
 from supervisor.core.supervision.slot import Cause
+from supervisor.core.supervision.states import RunState
 from supervisor.core.units import SECOND_NS
 
 

@@ -18,7 +18,8 @@ from enum import Enum
 from supervisor.core.election.clock_skew import SKEW_MS_MAX
 from supervisor.core.election.lease import Term
 from supervisor.core.model import Kind
-from supervisor.core.supervision.scoreboard import MAGIC, Board, Phase, SlotState
+from supervisor.core.supervision.scoreboard import MAGIC, Board
+from supervisor.core.supervision.states import Phase, SlotState
 from supervisor.core.units import SECOND_NS
 
 PARENT_BEAT_MAX_S = 5.0

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from supervisor.core.supervision.scoreboard import Row, SlotState
+from supervisor.core.supervision.scoreboard import Row
 from supervisor.core.supervision.slot import Slot, SlotEvent
+from supervisor.core.supervision.states import SlotState
 from supervisor.core.units import SECOND_NS
 
 LATE_WAKE_NS = SECOND_NS // 2  # a wake-up later than this means that nobody was scheduled, the children included

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from supervisor.core.supervision.pool_rows import MOVES, ImpossibleMoveError, Move, Order, RowState
-from supervisor.core.supervision.scoreboard import SlotState
+from supervisor.core.supervision.states import SlotState
 
 _COMING_UP = {SlotState.STOPPED, SlotState.STARTING, SlotState.RUNNING}
 SURGE_DIVISOR = 4  # of the processes of a pool, this part may be replaced at once

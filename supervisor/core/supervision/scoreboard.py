@@ -1,91 +1,36 @@
 """The layout of the scoreboard: 8-byte words that the processes of one tree share.
 
-One writer per word and no locks: a child that is killed between two stores can stop
-nobody (the postmaster's rule). Readers tolerate any interleaving. Words that belong
-together and matter together, the term, are read under a sequence counter.
+One writer per word and no locks: a child that is killed between two stores can stop nobody (the postmaster's rule).
+Readers tolerate any interleaving. Words that belong together and matter together, the term, are read under a sequence
+counter. The runs that a worker holds are an in-flight table of it, so that blame is fair after it died.
 
-The parent decides by its own knowledge (pid, generation); it only mirrors that here.
-A child's entry is a report, never a command. Here is layout only; the shared
-memory is made in ``supervisor.process.spawn``.
+The parent decides by its own knowledge (pid, generation); it only mirrors that here. A child's entry is a report, never
+a command. Here is layout only; the shared memory is made in ``supervisor.process.spawn``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import IntEnum
+from hashlib import blake2b
 from typing import overload
 from zlib import crc32
 
 from supervisor.core.election.lease import NO_TERM, Term
-from supervisor.core.supervision.inflight import INFLIGHT_WORDS, InflightTable
+from supervisor.core.supervision.states import RunState, SlotState, Verb
 
 MAGIC = 0x54454E5552450001  # "TENURE", layout 1
 HEADER_WORDS = 78
 ROW_WORDS = 43
+INFLIGHT_WORDS = 3
 _KEPT_WORDS = 38  # what stands from here on outlives a fork
-EVERY_SLOT = (1 << 32) - 1
-"""In place of a slot, in a request: all workers."""
+EVERY_SLOT = (1 << 32) - 1  # in place of a slot, in a request: all workers
 _SEQLOCK_TRIES = 1000
 _WORD_MAX = (1 << 64) - 1
+_STATES = {state.value: state for state in RunState}
 _ENDPOINT_WORDS = slice(40, HEADER_WORDS)
 ENDPOINT_BYTES_MAX = 8 * (HEADER_WORDS - 40)
 """Room for the longest name that DNS allows and a port: 253 + 6."""
-
-
-class Phase(IntEnum):
-    """Phase of the whole tree; written by the parent."""
-
-    STARTING = 0
-    READY = 1
-    RELOADING = 2
-    DRAINING = 3  # first signal: finish what runs
-    KILLING = 4  # second signal: all at once
-
-
-class SlotState(IntEnum):
-    """State of one slot; written by the parent (core/supervision/slot.py decides)."""
-
-    STOPPED = 0
-    STARTING = 1
-    RUNNING = 2
-    STOPPING = 3
-    KILLING = 4
-    BACKOFF = 5
-    FATAL = 6
-
-    @property
-    def has_process(self) -> bool:
-        """True if a process of this slot's generation may be alive."""
-        return self in {SlotState.STARTING, SlotState.RUNNING, SlotState.STOPPING, SlotState.KILLING}
-
-
-class ChildState(IntEnum):
-    """State of a child, as it reports it itself."""
-
-    BOOTING = 0
-    READY = 1
-    DRAINING = 2
-
-
-class Verb(IntEnum):
-    """Verbs of requests from a child to the parent."""
-
-    NONE = 0
-    KILL = 1  # kill the process of (slot, generation): its run overran its deadline
-    RESTART = 2
-    RECYCLE = 3  # replace the process of (slot, generation) by a fresh one that is started first
-    QUIET = 4  # drain the process of (slot, generation), and start none in its place until told
-    RESUME = 5  # start what was made quiet
-    STACKS = 6  # make the process of (slot, generation) write its stacks into the log
-    RELOAD = 7  # of the whole tree, as SIGHUP does
-    STOP = 8  # of the whole tree, as SIGTERM does
-
-
-class UnwantedReason(IntEnum):
-    """Reason for ending a run, as the agent passes it to the worker."""
-
-    REPLACED = 0  # a newer run of its schedule takes its place
-    CANCELLED = 1  # a person asked for it
 
 
 class _Word:
@@ -234,6 +179,67 @@ class Header(_Block):
 
 
 @dataclass(frozen=True, slots=True)
+class Inflight:
+    """One entry of a worker's in-flight table."""
+
+    execution: int  # execution_hash
+    attempt: int
+    state: RunState
+    deadline_ns: int
+
+
+class InflightTable:
+    """Runs held by one worker, so that blame is fair after it died. Written by that worker alone."""
+
+    def __init__(self, words: memoryview) -> None:
+        self.words = words
+        self.size = len(words) // INFLIGHT_WORDS
+
+    def put(self, index: int, *, execution: int, attempt: int, state: RunState, deadline_ns: int = 0) -> None:
+        """Write entry ``index``; the state goes in last, so that a half-written entry reads as free."""
+        assert 0 <= index < self.size
+        at = index * INFLIGHT_WORDS
+        self.words[at + 1] = 0
+        self.words[at] = execution
+        self.words[at + 2] = deadline_ns
+        self.words[at + 1] = attempt << 8 | state
+
+    def mark(self, index: int, *, attempt: int, state: RunState, deadline_ns: int = 0) -> None:
+        """Move entry ``index`` on to ``state``; whose run it is stays."""
+        at = index * INFLIGHT_WORDS
+        self.words[at + 2] = deadline_ns
+        self.words[at + 1] = attempt << 8 | state
+
+    def clear(self, index: int) -> None:
+        """Free entry ``index``."""
+        self.words[index * INFLIGHT_WORDS + 1] = 0
+
+    def clear_all(self) -> None:
+        """Free every entry: a new generation starts."""
+        for index in range(self.size):
+            self.clear(index)
+
+    @property
+    def is_empty(self) -> bool:
+        """True if the worker holds nothing."""
+        return not any(self.words[index * INFLIGHT_WORDS + 1] & 0xFF for index in range(self.size))
+
+    def entries(self) -> Iterator[Inflight]:
+        """Yield every entry that is not free. An unknown state, left by a broken process, counts as started."""
+        for index in range(self.size):
+            at = index * INFLIGHT_WORDS
+            word = self.words[at + 1]
+            if word & 0xFF:
+                state = _STATES.get(word & 0xFF, RunState.STARTED)
+                yield Inflight(self.words[at], word >> 8, state, self.words[at + 2])
+
+
+def execution_hash(run: tuple[str, str], fetched_ms: int) -> int:
+    """Return a 64-bit hash of one execution on the board, by its run and when that was fetched; never 0."""
+    return int.from_bytes(blake2b(f"{run[0]} {run[1]} {fetched_ms}".encode(), digest_size=8).digest(), "big") | 1
+
+
+@dataclass(frozen=True, slots=True)
 class RedisEndpoint:
     """The Redis that takes writes. Another generation means: drop your connections, it is another one."""
 
@@ -265,8 +271,7 @@ class Board:
     def term(self) -> Term:
         """Return the term, never torn.
 
-        An agent killed between two stores leaves the counter odd; then there is no term
-        until its replacement writes one, which is the safe answer.
+        An agent killed between two stores leaves the counter odd: there is no term until its replacement writes one.
         """
         header = self.header
         for _ in range(_SEQLOCK_TRIES):

@@ -19,8 +19,8 @@ from enum import Enum
 from typing import NamedTuple
 
 from supervisor.core.errors import EXIT_CANNOT_CREATE, EXIT_CONFIG, EXIT_CRASH_LOOP, EXIT_FAILED, EXIT_OK
-from supervisor.core.supervision.scoreboard import SlotState
 from supervisor.core.supervision.slot import Group, Slot, SlotEvent, is_refusal
+from supervisor.core.supervision.states import SlotState
 from supervisor.core.units import SECOND_NS
 
 DEBOUNCE_NS = SECOND_NS // 4  # terminals and launchers deliver one Ctrl-C several times

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from enum import Enum, IntEnum, StrEnum
 
 from supervisor.core.errors import EXIT_CONFIG, EXIT_OK, EXIT_RESTART
-from supervisor.core.supervision.scoreboard import SlotState
+from supervisor.core.supervision.states import SlotState
 from supervisor.core.units import SECOND_NS
 
 EXIT_NO_PERMISSION = 77  # EX_NOPERM of sysexits(3)

@@ -24,7 +24,8 @@ from supervisor.core.json_values import read_json
 from supervisor.core.signing import FRESH_MS, Signer
 from supervisor.core.supervision.child_requests import RequestAnswer as ParentAnswer
 from supervisor.core.supervision.health import role_of
-from supervisor.core.supervision.scoreboard import EVERY_SLOT, Row, SlotState, Verb
+from supervisor.core.supervision.scoreboard import EVERY_SLOT, Row
+from supervisor.core.supervision.states import SlotState, Verb
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.roles.child import ChildContext, resident_kib
 from supervisor.store.election.commands import Answer, Command, Commands, Word, WorkerReport

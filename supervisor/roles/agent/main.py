@@ -21,7 +21,7 @@ from supervisor.core.effects import Call
 from supervisor.core.errors import EXIT_FAILED, EXIT_OK
 from supervisor.core.jobs.registry import registry
 from supervisor.core.model import ScheduleDef
-from supervisor.core.supervision.scoreboard import ChildState
+from supervisor.core.supervision.states import ChildState
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.roles.agent.commands import CommandDuty
 from supervisor.roles.agent.election.context import ElectionContext, ElectionTiming, Presence, TreeView

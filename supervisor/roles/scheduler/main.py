@@ -23,7 +23,7 @@ from supervisor.core.effects import RunScript, Step, Watch, drive
 from supervisor.core.errors import EXIT_OK
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.checks import FireRefusal
-from supervisor.core.supervision.scoreboard import ChildState, Phase
+from supervisor.core.supervision.states import ChildState, Phase
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.reload.config_memfd import HandoverError
 from supervisor.roles.child import ChildContext, ConfigFollower, Wakeup

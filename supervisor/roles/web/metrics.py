@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from supervisor.core import features
 from supervisor.core.model import PRIORITIES
 from supervisor.core.supervision.health import HealthCheck, HealthEndpoint, role_of
-from supervisor.core.supervision.scoreboard import SlotState
+from supervisor.core.supervision.states import SlotState
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.child import ChildContext
 from supervisor.roles.web.cluster_snapshot import Overview

@@ -22,7 +22,7 @@ import uvloop
 from aiohttp import web
 from aiohttp.http_exceptions import LineTooLong
 
-from supervisor.core.supervision.scoreboard import ChildState
+from supervisor.core.supervision.states import ChildState
 from supervisor.core.units import SECOND_NS
 from supervisor.operations.jobs import Producer
 from supervisor.roles.child import ChildContext, ConfigFollower

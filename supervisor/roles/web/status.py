@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from supervisor.core.supervision.health import role_of
-from supervisor.core.supervision.scoreboard import Phase, SlotState
+from supervisor.core.supervision.states import Phase, SlotState
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.child import ChildContext
 from supervisor.roles.web.cluster_snapshot import Overview

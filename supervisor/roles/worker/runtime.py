@@ -15,7 +15,7 @@ from supervisor.clock import Clock
 from supervisor.core.effects import Call
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Kind, Release
-from supervisor.core.supervision.scoreboard import Verb
+from supervisor.core.supervision.states import Verb
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.child import ChildContext, resident_kib
 from supervisor.roles.worker.attempt.executor import Executor

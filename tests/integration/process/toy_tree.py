@@ -15,8 +15,9 @@ from typing import Any
 
 from supervisor.clock import SystemClock
 from supervisor.core.errors import ConfigError, Problem
-from supervisor.core.supervision.scoreboard import Board, ChildState, Phase, Row, Verb
+from supervisor.core.supervision.scoreboard import Board, Row
 from supervisor.core.supervision.slot import Group
+from supervisor.core.supervision.states import ChildState, Phase, Verb
 from supervisor.core.units import SECOND_NS
 from supervisor.process.parent import ChildIdentity, Parent, ParentLimits, SlotSpec
 from supervisor.process.spawn import allocate

@@ -15,7 +15,8 @@ from typing import Any
 
 from supervisor.clock import SystemClock
 from supervisor.core.model import ScheduleDef, Template
-from supervisor.core.supervision.scoreboard import Board, Phase, SlotState, board_words
+from supervisor.core.supervision.scoreboard import Board, board_words
+from supervisor.core.supervision.states import Phase, SlotState
 from supervisor.roles.child import ChildContext
 from supervisor.settings.sections.models import ElectionSettings, Settings
 from supervisor.settings.sections.queues import QueueSettings

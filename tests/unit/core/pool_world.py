@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from supervisor.core.supervision import pool as pools
 from supervisor.core.supervision.pool import Fact, News, Pool, PoolChange
 from supervisor.core.supervision.pool_rows import Order
-from supervisor.core.supervision.scoreboard import SlotState
+from supervisor.core.supervision.states import SlotState
 
 UP = SlotState.RUNNING
 EMPTY = Fact(SlotState.STOPPED)

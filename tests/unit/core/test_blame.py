@@ -8,8 +8,9 @@ import pytest
 
 from supervisor.core.model import Release
 from supervisor.core.supervision.crash_blame import Death, HeldRun, assign, describe_death
-from supervisor.core.supervision.inflight import Inflight, RunState, execution_hash
+from supervisor.core.supervision.scoreboard import Inflight, execution_hash
 from supervisor.core.supervision.slot import Cause
+from supervisor.core.supervision.states import RunState
 from supervisor.core.units import SECOND_NS
 from tests.kit.tables import table
 

@@ -10,19 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.election.lease import NO_TERM, Term
-from supervisor.core.supervision.inflight import InflightTable, RunState, execution_hash
 from supervisor.core.supervision.scoreboard import (
     HEADER_WORDS,
     INFLIGHT_WORDS,
     ROW_WORDS,
     Board,
-    ChildState,
     Header,
+    InflightTable,
     Row,
-    SlotState,
     _Word,
     board_words,
+    execution_hash,
 )
+from supervisor.core.supervision.states import ChildState, RunState, SlotState
 from tests.kit.tables import table
 
 OLD = Term(epoch=7, nonce="0123456789abcdef" * 2, trusted_until_ns=1_000)

@@ -18,7 +18,8 @@ from supervisor.core.supervision.health import (
     report_one,
     role_of,
 )
-from supervisor.core.supervision.scoreboard import HEADER_WORDS, MAGIC, Board, Phase, SlotState, board_words
+from supervisor.core.supervision.scoreboard import HEADER_WORDS, MAGIC, Board, board_words
+from supervisor.core.supervision.states import Phase, SlotState
 from tests.kit.tables import table
 
 S = 1_000_000_000

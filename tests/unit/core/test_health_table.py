@@ -10,7 +10,7 @@ from dataclasses import replace
 from supervisor.core.election.lease import NO_TERM
 from supervisor.core.supervision import health
 from supervisor.core.supervision.health import Facts, HealthEndpoint, checks, is_serving, report
-from supervisor.core.supervision.scoreboard import Phase, SlotState
+from supervisor.core.supervision.states import Phase, SlotState
 from tests.kit.tables import table
 from tests.unit.core.test_health import HEALTHY, NOW, S, trusted_until, with_slot
 

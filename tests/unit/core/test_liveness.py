@@ -7,8 +7,9 @@ from dataclasses import replace
 import pytest
 
 from supervisor.core.supervision.liveness import PauseGuard, hang_deadline_ns, judge, silence_ns
-from supervisor.core.supervision.scoreboard import ROW_WORDS, Row, SlotState
+from supervisor.core.supervision.scoreboard import ROW_WORDS, Row
 from supervisor.core.supervision.slot import Slot, SlotEvent
+from supervisor.core.supervision.states import SlotState
 from supervisor.core.units import SECOND_NS
 
 T = 1000 * SECOND_NS

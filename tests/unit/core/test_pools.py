@@ -10,7 +10,7 @@ import pytest
 from supervisor.core.supervision import pool as pools
 from supervisor.core.supervision.pool import Fact, News, PoolChange, PoolReplacement
 from supervisor.core.supervision.pool_rows import MOVES, ImpossibleMoveError, Move, Order, RowState
-from supervisor.core.supervision.scoreboard import SlotState
+from supervisor.core.supervision.states import SlotState
 from tests.kit.tables import table
 from tests.unit.core.pool_world import UP, SimulatedPool
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from supervisor.core.supervision import pool as pools
 from supervisor.core.supervision.pool import PoolReplacement
 from supervisor.core.supervision.pool_rows import RowState
-from supervisor.core.supervision.scoreboard import SlotState
+from supervisor.core.supervision.states import SlotState
 from tests.unit.core.pool_world import UP, SimulatedPool
 
 STEPS = st.lists(

@@ -7,8 +7,8 @@ from itertools import product
 import pytest
 
 from supervisor.core.supervision.child_requests import RULES, RequestAnswer, RequestedSlot, refusal
-from supervisor.core.supervision.scoreboard import SlotState, Verb
 from supervisor.core.supervision.slot import Group
+from supervisor.core.supervision.states import SlotState, Verb
 from tests.kit.tables import table
 
 ASKERS = [Group.AGENT, Group.SCHEDULER, Group.WEB, Group.WORKER]

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.supervision.scoreboard import SlotState
 from supervisor.core.supervision.shutdown import TreeExit, tree_verdict
 from supervisor.core.supervision.slot import (
     STABLE_AFTER_NS,
@@ -29,6 +28,7 @@ from supervisor.core.supervision.slot import (
     step,
     still_working,
 )
+from supervisor.core.supervision.states import SlotState
 from supervisor.core.units import SECOND_NS
 from tests.kit.tables import table
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from signal import Signals
 
-from supervisor.core.supervision.inflight import RunState
-from supervisor.core.supervision.scoreboard import Board, ChildState, Row, SlotState, board_words
+from supervisor.core.supervision.scoreboard import Board, Row, board_words
 from supervisor.core.supervision.slot import Group
+from supervisor.core.supervision.states import ChildState, RunState, SlotState
 from supervisor.core.units import SECOND_NS
 from supervisor.process.parent import ChildIdentity, Parent, ParentLimits, SlotSpec
 from supervisor.process.reloading import Reloading

@@ -7,8 +7,8 @@ from signal import Signals
 
 import pytest
 
-from supervisor.core.supervision.scoreboard import Verb
 from supervisor.core.supervision.slot import Group
+from supervisor.core.supervision.states import Verb
 from supervisor.core.units import SECOND_NS
 from tests.unit.process.fake_kernel import GOOD, START_NS, Manner, make_world, only
 

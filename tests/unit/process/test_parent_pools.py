@@ -12,8 +12,9 @@ import pytest
 
 from supervisor.core.supervision.child_requests import RequestAnswer
 from supervisor.core.supervision.reload import ReloadOutcome, ReloadPlan, ReloadRecord
-from supervisor.core.supervision.scoreboard import EVERY_SLOT, SlotState, Verb
+from supervisor.core.supervision.scoreboard import EVERY_SLOT
 from supervisor.core.supervision.slot import Cause, Group
+from supervisor.core.supervision.states import SlotState, Verb
 from supervisor.core.units import SECOND_NS
 from supervisor.process.reloading import Reloading
 from supervisor.process.system.systemd import Notifier

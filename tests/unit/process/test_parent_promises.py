@@ -7,8 +7,9 @@ from signal import Signals
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.supervision.scoreboard import EVERY_SLOT, Verb
+from supervisor.core.supervision.scoreboard import EVERY_SLOT
 from supervisor.core.supervision.slot import Group
+from supervisor.core.supervision.states import Verb
 from supervisor.core.units import SECOND_NS
 from supervisor.process.parent import ParentLimits
 from tests.unit.process.fake_kernel import SLOTS, START_NS, Manner, make_world

@@ -13,7 +13,8 @@ import pytest
 
 from supervisor.core.supervision.pool import PoolReplacement
 from supervisor.core.supervision.reload import NewLimits, ReloadOutcome, ReloadPlan, ReloadRecord
-from supervisor.core.supervision.scoreboard import Header, Phase
+from supervisor.core.supervision.scoreboard import Header
+from supervisor.core.supervision.states import Phase
 from supervisor.core.units import SECOND_NS
 from supervisor.process.reloading import CHECK_NS, Reloading
 from tests.kit.clock import START_NS, FakeClock

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from supervisor.core.supervision.scoreboard import Board, Row, SlotState, board_words
+from supervisor.core.supervision.scoreboard import Board, Row, board_words
 from supervisor.core.supervision.slot import Group, Slot, SlotPolicy
+from supervisor.core.supervision.states import SlotState
 from supervisor.core.units import SECOND_NS
 from supervisor.process.slots import LiveSlot, SlotSpec
 from supervisor.roles.agent.sessions.local_workers import LocalWorkers

@@ -15,7 +15,8 @@ from supervisor.core.effects import Reporter
 from supervisor.core.election.lease import DataLoss
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.signing import Signer
-from supervisor.core.supervision.scoreboard import Board, Phase, Row
+from supervisor.core.supervision.scoreboard import Board, Row
+from supervisor.core.supervision.states import Phase
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.store.election.leases import CandidateInfo, Leases
 

@@ -15,9 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from supervisor.core.supervision.crash_blame import Death, describe_death
-from supervisor.core.supervision.inflight import Inflight, RunState
-from supervisor.core.supervision.scoreboard import Board, Phase, Row, UnwantedReason
+from supervisor.core.supervision.scoreboard import Board, Inflight, Row
 from supervisor.core.supervision.slot import Cause
+from supervisor.core.supervision.states import Phase, RunState, UnwantedReason
 from supervisor.roles.child import session_name
 
 GENERATIONS_MAX = 16  # older deaths of a slot than so many are found among the open sessions instead

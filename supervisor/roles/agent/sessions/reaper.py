@@ -22,7 +22,7 @@ from supervisor.core.effects import Call, Reporter
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.model import Release
 from supervisor.core.supervision.crash_blame import Death, HeldRun, assign
-from supervisor.core.supervision.inflight import Inflight
+from supervisor.core.supervision.scoreboard import Inflight
 from supervisor.store.queues.runs import RELEASE_MAX, Queues
 from supervisor.store.queues.sessions import Sessions
 

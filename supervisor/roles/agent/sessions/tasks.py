@@ -10,8 +10,8 @@ from supervisor.clock import Clock
 from supervisor.core.effects import Call, Reporter
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.supervision.crash_blame import Death
-from supervisor.core.supervision.inflight import execution_hash
-from supervisor.core.supervision.scoreboard import Row, UnwantedReason, Verb
+from supervisor.core.supervision.scoreboard import Row, execution_hash
+from supervisor.core.supervision.states import UnwantedReason, Verb
 from supervisor.core.units import MILLISECOND_NS, NEVER_NS, SECOND_NS
 from supervisor.roles.agent.sessions.local_workers import LocalWorkers
 from supervisor.roles.agent.sessions.reaper import Reaper

@@ -26,11 +26,11 @@ from supervisor.core.errors import ArgumentsError, UnknownJobError
 from supervisor.core.jobs.hooks import UnknownProfileError, VetoedError
 from supervisor.core.jobs.registry import JobSpec, Registry
 from supervisor.core.jobs.trace_context import checked
-from supervisor.core.model import Kind, Outcome
+from supervisor.core.model import Kind, Outcome, RunKey
 from supervisor.core.retry import Again
 from supervisor.core.schedules.neighbours import Neighbours
-from supervisor.core.supervision.inflight import RunKey, execution_hash
-from supervisor.core.supervision.scoreboard import UnwantedReason
+from supervisor.core.supervision.scoreboard import execution_hash
+from supervisor.core.supervision.states import UnwantedReason
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.roles.worker.attempt.context import Context, Enqueuer
 from supervisor.roles.worker.attempt.failure import Refusals, describe, encoded_result, granted, is_clean_exit, is_final

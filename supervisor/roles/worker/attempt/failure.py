@@ -26,10 +26,9 @@ from supervisor.core.errors import ArgumentsError, OptionError, UnknownJobError
 from supervisor.core.jobs.hooks import UnknownProfileError, Veto
 from supervisor.core.jobs.registry import JobSpec
 from supervisor.core.json_values import json_of
-from supervisor.core.model import PAYLOAD_BYTES_MAX, Kind, Outcome
+from supervisor.core.model import PAYLOAD_BYTES_MAX, Kind, Outcome, RunKey
 from supervisor.core.model_types import plain_model
 from supervisor.core.retry import AGAIN_MAX, Again, GiveUp
-from supervisor.core.supervision.inflight import RunKey
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.run_reporting import RunReporter, identity
 from supervisor.store.wire.poll import Ack, BrokenRun, FetchedRun

@@ -37,8 +37,7 @@ from supervisor.core.jobs.hooks import (
     plain_reason,
 )
 from supervisor.core.jobs.profile_policies import DEFAULT_PROFILE
-from supervisor.core.model import Kind
-from supervisor.core.supervision.inflight import RunKey
+from supervisor.core.model import Kind, RunKey
 from supervisor.core.units import SECOND_NS
 from supervisor.settings.schedules.hook_sources import (
     UnusableHookError,

@@ -20,7 +20,7 @@ from supervisor.clock import Clock
 from supervisor.core.effects import Call
 from supervisor.core.errors import EXIT_RESTART, StoreRefusedError, TenureError
 from supervisor.core.model import Kind
-from supervisor.core.supervision.scoreboard import SlotState
+from supervisor.core.supervision.states import SlotState
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.child import ChildContext
 from supervisor.store.queues.sessions import check_session

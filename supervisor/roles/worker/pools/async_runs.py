@@ -20,8 +20,8 @@ from contextvars import copy_context
 from itertools import islice
 from typing import Any
 
-from supervisor.core.supervision.inflight import RunKey
-from supervisor.core.supervision.scoreboard import UnwantedReason
+from supervisor.core.model import RunKey
+from supervisor.core.supervision.states import UnwantedReason
 from supervisor.core.units import NEVER_NS, SECOND_NS
 from supervisor.roles.worker.attempt.context import SoftTimeout
 from supervisor.roles.worker.attempt.executor import Execution

@@ -28,7 +28,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from supervisor.clock import Clock
-from supervisor.core.supervision.scoreboard import UnwantedReason
+from supervisor.core.supervision.states import UnwantedReason
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.context import Interrupted, SoftTimeout
 from supervisor.roles.worker.attempt.driver import drive, enter

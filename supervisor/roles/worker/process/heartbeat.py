@@ -16,9 +16,10 @@ import structlog
 
 from supervisor.clock import Clock
 from supervisor.core.errors import EXIT_FAILED, EXIT_OK, StoreRefusedError, StoreUnavailableError
-from supervisor.core.supervision.inflight import InflightTable, RunKey, RunState, execution_hash
-from supervisor.core.supervision.scoreboard import ChildState, Phase, Row, UnwantedReason, Verb
+from supervisor.core.model import RunKey
+from supervisor.core.supervision.scoreboard import InflightTable, Row, execution_hash
 from supervisor.core.supervision.slot import Cause
+from supervisor.core.supervision.states import ChildState, Phase, RunState, UnwantedReason, Verb
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.child import ChildContext, ConfigFollower
 from supervisor.telemetry import metrics

@@ -11,7 +11,8 @@ from supervisor.core.effects import Call
 from supervisor.core.errors import StoreUnavailableError
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Envelope, Kind, Template
-from supervisor.core.supervision.scoreboard import Board, Phase, SlotState, board_words
+from supervisor.core.supervision.scoreboard import Board, board_words
+from supervisor.core.supervision.states import Phase, SlotState
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.agent.maintenance import Duties
 from supervisor.roles.agent.sessions.local_workers import LocalWorkers

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from supervisor.core.supervision.scoreboard import SlotState
+from supervisor.core.supervision.states import SlotState
 from supervisor.store.client.sync_client import Store
 from supervisor.store.election.leases import LeaseCode, Leases
 from supervisor.store.keys import Keys

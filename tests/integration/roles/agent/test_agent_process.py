@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from supervisor.core.model import Envelope, Kind, Template
-from supervisor.core.supervision.inflight import RunState, execution_hash
-from supervisor.core.supervision.scoreboard import SlotState
+from supervisor.core.supervision.scoreboard import execution_hash
+from supervisor.core.supervision.states import RunState, SlotState
 from supervisor.store.client.sync_client import Store
 from supervisor.store.election.leases import Leases, LeaseView
 from supervisor.store.keys import Keys

@@ -11,8 +11,8 @@ import pytest
 from supervisor.core.effects import Call
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Envelope, Kind, Template
-from supervisor.core.supervision.inflight import RunState, execution_hash
-from supervisor.core.supervision.scoreboard import Board, SlotState, board_words
+from supervisor.core.supervision.scoreboard import Board, board_words, execution_hash
+from supervisor.core.supervision.states import RunState, SlotState
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.agent.maintenance import Duties
 from supervisor.roles.agent.sessions.local_workers import LocalWorkers

@@ -8,7 +8,8 @@ import pytest
 
 from supervisor.core.model import Envelope, Kind, Outcome, Template
 from supervisor.core.supervision.crash_blame import Death
-from supervisor.core.supervision.inflight import Inflight, RunState, execution_hash
+from supervisor.core.supervision.scoreboard import Inflight, execution_hash
+from supervisor.core.supervision.states import RunState
 from supervisor.roles.agent.sessions.reaper import Reaper
 from supervisor.store.queues.runs import Queues
 from supervisor.store.queues.sessions import Sessions

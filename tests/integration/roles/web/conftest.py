@@ -21,7 +21,8 @@ import redis
 from supervisor.clock import SystemClock
 from supervisor.core.jobs.job_spec import JobCard
 from supervisor.core.model import Kind, Template
-from supervisor.core.supervision.scoreboard import MAGIC, Board, ChildState, Phase, SlotState, board_words
+from supervisor.core.supervision.scoreboard import MAGIC, Board, board_words
+from supervisor.core.supervision.states import ChildState, Phase, SlotState
 from supervisor.roles.child import ChildContext, Listeners
 from supervisor.roles.web import main
 from supervisor.settings.sections.models import Settings

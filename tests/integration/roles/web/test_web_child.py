@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.supervision.scoreboard import ChildState
+from supervisor.core.supervision.states import ChildState
 from supervisor.roles.web import cluster_snapshot, connection_limit, connection_table, handlers
 from supervisor.roles.web.connection_table import BUSY_MAX, CONNECTIONS_MAX, PER_ADDRESS_MAX, SILENT_MAX
 from supervisor.roles.web.responses import HEADERS

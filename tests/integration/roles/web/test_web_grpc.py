@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.supervision.scoreboard import Phase
+from supervisor.core.supervision.states import Phase
 from supervisor.roles.web.connection_table import PER_ADDRESS_MAX, SILENT_MAX
 from supervisor.roles.web.grpc.health import PREFACE
 from supervisor.settings.sections.models import Settings

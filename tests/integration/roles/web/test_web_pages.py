@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from supervisor.core.supervision.scoreboard import Phase, SlotState
+from supervisor.core.supervision.states import Phase, SlotState
 from supervisor.roles.web.access.auth import public
 from supervisor.roles.web.handlers import Pages
 from supervisor.telemetry import metrics

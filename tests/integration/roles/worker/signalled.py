@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from supervisor.clock import SystemClock
-from supervisor.core.supervision.inflight import execution_hash
-from supervisor.core.supervision.scoreboard import UnwantedReason
+from supervisor.core.supervision.scoreboard import execution_hash
+from supervisor.core.supervision.states import UnwantedReason
 from supervisor.roles.worker.pools.signals import Interrupts
 
 SIGNALS = (signal.SIGALRM, signal.SIGUSR2, signal.SIGTERM, signal.SIGQUIT)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from supervisor.core.model import Kind
-from supervisor.core.supervision.scoreboard import ChildState
+from supervisor.core.supervision.states import ChildState
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.polling import poll
 from supervisor.roles.worker.polling.poll import SessionLostError

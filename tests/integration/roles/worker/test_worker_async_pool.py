@@ -10,8 +10,7 @@ import msgspec
 import pytest
 
 from supervisor.core.model import Envelope, Kind, Template
-from supervisor.core.supervision.inflight import RunState
-from supervisor.core.supervision.scoreboard import ChildState
+from supervisor.core.supervision.states import ChildState, RunState
 from supervisor.roles.worker.attempt.executor import Execution
 from tenure import Context, Retry, job
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until

@@ -8,8 +8,7 @@ import signal
 import pytest
 
 from supervisor.core.model import Kind
-from supervisor.core.supervision.inflight import RunState
-from supervisor.core.supervision.scoreboard import ChildState, Phase
+from supervisor.core.supervision.states import ChildState, Phase, RunState
 from supervisor.roles.worker.pools import async_pool
 from supervisor.roles.worker.pools.async_pool import AsyncPool
 from tenure import Retry, job

@@ -16,8 +16,7 @@ import tenure
 from supervisor.core.errors import EXIT_RESTART, StoreRefusedError, StoreUnavailableError, TenureError
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Kind
-from supervisor.core.supervision.inflight import RunState
-from supervisor.core.supervision.scoreboard import ChildState, Phase
+from supervisor.core.supervision.states import ChildState, Phase, RunState
 from supervisor.roles import worker
 from supervisor.roles.child import ChildContext
 from supervisor.roles.worker import entry

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.supervision.inflight import RunState, execution_hash
-from supervisor.core.supervision.scoreboard import UnwantedReason
+from supervisor.core.supervision.scoreboard import execution_hash
+from supervisor.core.supervision.states import RunState, UnwantedReason
 from supervisor.store.wire.poll import fence_parts
 from tenure import Context, job
 from tests.integration.roles.worker.forked import fork

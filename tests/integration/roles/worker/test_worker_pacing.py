@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from supervisor.core.model import Kind
-from supervisor.core.supervision.scoreboard import Verb
+from supervisor.core.supervision.states import Verb
 from supervisor.roles.worker.polling.poll import KNOWN_MIN
 from supervisor.roles.worker.pools import async_pool
 from supervisor.roles.worker.pools.async_pool import AsyncPool

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.supervision.inflight import execution_hash
-from supervisor.core.supervision.scoreboard import UnwantedReason
+from supervisor.core.supervision.scoreboard import execution_hash
+from supervisor.core.supervision.states import UnwantedReason
 from supervisor.roles.worker.attempt.context import SoftTimeout
 from supervisor.roles.worker.pools.signals import Demand, EndRequest, Interrupts, Relief
 from tests.integration.roles.worker.signalled import Subject, in_s, own_handlers

@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from supervisor.core.model import Envelope, Kind, Template
-from supervisor.core.supervision.inflight import RunState
-from supervisor.core.supervision.scoreboard import Phase
+from supervisor.core.supervision.states import Phase, RunState
 from supervisor.roles.worker.attempt.context import SoftTimeout
 from supervisor.roles.worker.pools import sync_pool
 from supervisor.roles.worker.pools.sync_pool import SyncPool

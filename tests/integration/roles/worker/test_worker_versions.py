@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from supervisor.core.jobs import registry as core_registry
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Kind
-from supervisor.core.supervision.scoreboard import ChildState
+from supervisor.core.supervision.states import ChildState
 from supervisor.roles import worker
 from supervisor.roles.worker import entry
 from supervisor.roles.worker.attempt import failure

@@ -11,7 +11,8 @@ import pytest
 from supervisor.core.effects import Call
 from supervisor.core.signing import FRESH_MS, Signer
 from supervisor.core.supervision.child_requests import RequestAnswer as ParentAnswer
-from supervisor.core.supervision.scoreboard import EVERY_SLOT, Board, SlotState, Verb, board_words
+from supervisor.core.supervision.scoreboard import EVERY_SLOT, Board, board_words
+from supervisor.core.supervision.states import SlotState, Verb
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.agent.commands import PARENT_NS, PENDING_PERIOD_NS, PERIOD_NS, RELOAD_NS, CommandDuty
 from supervisor.store.election.commands import Answer, Command, Commands, Word

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from supervisor.core.supervision.crash_blame import Death
-from supervisor.core.supervision.inflight import RunState
-from supervisor.core.supervision.scoreboard import Board, Phase, SlotState, board_words
+from supervisor.core.supervision.scoreboard import Board, board_words
 from supervisor.core.supervision.slot import Cause
+from supervisor.core.supervision.states import Phase, RunState, SlotState
 from supervisor.roles.agent.sessions.local_workers import GENERATIONS_MAX, LocalWorkers
 
 NAMES = ("agent", "worker-io-0", "worker-cpu-0")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.core.supervision.scoreboard import Board, Phase, SlotState, board_words
+from supervisor.core.supervision.scoreboard import Board, board_words
+from supervisor.core.supervision.states import Phase, SlotState
 from supervisor.roles.agent.election.context import TreeView
 from tests.kit.clock import FakeClock
 from tests.unit.roles.agent.elector_stepper import S

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.supervision.inflight import RunState, execution_hash
-from supervisor.core.supervision.scoreboard import Board, Phase, Row, SlotState, UnwantedReason, Verb, board_words
+from supervisor.core.supervision.scoreboard import Board, Row, board_words, execution_hash
+from supervisor.core.supervision.states import Phase, RunState, SlotState, UnwantedReason, Verb
 from supervisor.roles.agent.sessions import local_workers
 from supervisor.roles.agent.sessions.local_workers import LocalWorkers
 from supervisor.roles.agent.sessions.tasks import BETWEEN_NS, UNWANTED_PERIOD_NS, Unwanted

@@ -9,7 +9,8 @@ import pytest
 
 from supervisor.core.election.lease import Term
 from supervisor.core.model import Kind
-from supervisor.core.supervision.scoreboard import MAGIC, Board, ChildState, Phase, SlotState, board_words
+from supervisor.core.supervision.scoreboard import MAGIC, Board, board_words
+from supervisor.core.supervision.states import ChildState, Phase, SlotState
 from supervisor.roles.child import ChildContext
 from supervisor.roles.web.cluster_snapshot import Overview
 from supervisor.settings.sections.models import Settings

@@ -11,7 +11,7 @@ import pytest
 from supervisor.core.errors import TenureError
 from supervisor.core.jobs.registry import Registry, job
 from supervisor.core.model import PAYLOAD_BYTES_MAX, Outcome
-from supervisor.core.supervision.scoreboard import UnwantedReason
+from supervisor.core.supervision.states import UnwantedReason
 from supervisor.roles.worker.attempt.context import SoftTimeout
 from tenure import Again, Context, Retry
 from tests.unit.roles.worker.executor_stage import Stage, fetched

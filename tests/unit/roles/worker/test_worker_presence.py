@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.supervision.inflight import InflightTable, RunState
-from supervisor.core.supervision.scoreboard import Board, ChildState, Phase, UnwantedReason, board_words
+from supervisor.core.supervision.scoreboard import Board, InflightTable, board_words
+from supervisor.core.supervision.states import ChildState, Phase, RunState, UnwantedReason
 from supervisor.roles.child import ChildContext
 from supervisor.roles.worker.process import heartbeat as module
 from supervisor.roles.worker.process.heartbeat import WorkerHeartbeat

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from supervisor.core.supervision.scoreboard import Board, Verb, board_words
+from supervisor.core.supervision.scoreboard import Board, board_words
+from supervisor.core.supervision.states import Verb
 from supervisor.roles.child import ChildContext, resident_kib
 from supervisor.roles.worker.process.heartbeat import WorkerHeartbeat
 from supervisor.roles.worker.runtime import LOOK_NS, SETTLED_NS, SETTLED_RUNS, RecyclingLimits

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from supervisor.core.supervision.scoreboard import Board, SlotState
+from supervisor.core.supervision.scoreboard import Board
+from supervisor.core.supervision.states import SlotState
 from supervisor.process.spawn import allocate
 from supervisor.roles.child import ChildContext
 from supervisor.roles.worker.polling.poll import LOOK_EVERY_S, QUIET_S, Part, SuspectLane
