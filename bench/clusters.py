@@ -13,8 +13,8 @@ from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.client.sync_client import Store
 from supervisor.store.election.leases import Leases, LeaseView
 from supervisor.store.keys import Keys
-from supervisor.store.schedules.fire import Schedules
-from supervisor.store.wire.fire import FireCode, LogEntry
+from supervisor.store.schedules.fire import LogEntry, Schedules
+from supervisor.store.wire.fire import FireCode
 from tests.e2e.clusters import family
 from tests.e2e.servers import Server
 from tests.e2e.trees import Tree, end_all

@@ -12,11 +12,12 @@ from supervisor.core.errors import TenureError
 from supervisor.core.model import ScheduleDef
 from supervisor.operations import PAGES_MAX, InvalidRequestError, Operation, one, pages
 from supervisor.store.keys import Keys
-from supervisor.store.schedules.fire import DuePage, Schedules
+from supervisor.store.schedules.fire import Schedules
 from supervisor.store.schedules.reads import PAGE, Inspection, Record, RecordPage, Views
 from supervisor.store.schedules.reads import Pause as Pause  # noqa: PLC0414 - of a record
 from supervisor.store.schedules.reads import ScheduleState as ScheduleState  # noqa: PLC0414 - of an inspection
 from supervisor.store.schedules.reads import Stretch as Stretch  # noqa: PLC0414
+from supervisor.store.wire.fire import DuePage
 from supervisor.telemetry.masking import mask
 
 

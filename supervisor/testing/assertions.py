@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.triggers import trigger_of
 from supervisor.core.units import SECOND_NS
-from supervisor.store.wire.fire import FireCode, LogEntry
+from supervisor.store.schedules.fire import LogEntry
+from supervisor.store.wire.fire import FireCode
 from supervisor.testing.replica import Replica, Trust
 from supervisor.testing.world import World
 

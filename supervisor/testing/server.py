@@ -22,8 +22,8 @@ from supervisor.core.model import ScheduleDef
 from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
 from supervisor.store.schedules.definitions import DefineCode
+from supervisor.store.schedules.fire import LogEntry
 from supervisor.store.schedules.reads import Views
-from supervisor.store.wire.fire import LogEntry
 from supervisor.testing.scripting import QuickStore
 
 T = TypeVar("T")

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
 from supervisor.store.queues.runs import Queues
-from supervisor.store.schedules.fire import Schedules
-from supervisor.store.wire.fire import FireCode, LogEntry
+from supervisor.store.schedules.fire import LogEntry, Schedules
+from supervisor.store.wire.fire import FireCode
 from supervisor.store.wire.poll import HistoryEntry
 
 COUNT_MAX = 10_000

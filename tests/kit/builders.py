@@ -17,8 +17,9 @@ from supervisor.store.queues.sessions import Sessions
 from supervisor.store.schedules.definitions import Change, Definitions
 from supervisor.store.schedules.fire import Schedules
 from supervisor.store.schedules.reads import Views
+from supervisor.store.wire.definition import policy_text
 from supervisor.store.wire.envelope import pack
-from supervisor.store.wire.fire import FireItem, policy_text
+from supervisor.store.wire.fire import FireItem
 from supervisor.store.wire.poll import Ack, TurnReply, fence_parts
 from tests.kit.servers import Server
 

@@ -11,7 +11,8 @@ from supervisor.core.schedules.trigger_kinds import Trigger
 from supervisor.core.schedules.triggers import trigger_of
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.store.queues.runs import Queues
-from supervisor.store.wire.fire import FireCode, LogEntry
+from supervisor.store.schedules.fire import LogEntry
+from supervisor.store.wire.fire import FireCode
 from supervisor.testing.replica import Replica, Trust
 from supervisor.testing.world import World
 from tests.simulation.faults import Profile

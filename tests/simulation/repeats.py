@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.store.wire.fire import FireCode, LogEntry
+from supervisor.store.schedules.fire import LogEntry
+from supervisor.store.wire.fire import FireCode
 from supervisor.testing.world import Told, World
 
 SILENT_MS_ERROR = 500  # what a leader's clock may be ahead of Redis'

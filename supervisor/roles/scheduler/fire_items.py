@@ -20,9 +20,10 @@ from supervisor.core.schedules.catchup import Owed, Planned, fire_of, following_
 from supervisor.core.schedules.neighbours import Neighbours
 from supervisor.core.schedules.triggers import after_completion_ms, after_end_ms
 from supervisor.roles.scheduler.schedule_cache import CompiledSchedule
+from supervisor.store.schedules.fire import PlanItem
 from supervisor.store.schedules.reads import LOST
 from supervisor.store.wire.codec import unpack_json
-from supervisor.store.wire.fire import NOTHING, Counters, FireItem, PlanItem, Seen, What
+from supervisor.store.wire.fire import NOTHING, Counters, FireItem, Seen, What
 
 RECHECK_MS = 60_000
 """A schedule that waits for the end of a run is looked at as often all the same: nothing hangs on one message."""

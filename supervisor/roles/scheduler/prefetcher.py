@@ -35,8 +35,8 @@ from supervisor.roles.scheduler.window import (
     Window,
 )
 from supervisor.store.schedules.definitions import DYNAMIC
-from supervisor.store.schedules.fire import Schedules
-from supervisor.store.wire.fire import DueReply, FireItem, PlanCode, PlanItem, Seen
+from supervisor.store.schedules.fire import PlanCode, PlanItem, Schedules
+from supervisor.store.wire.fire import DueReply, FireItem, Seen
 
 AGAIN_NS = 1000 * MILLISECOND_NS  # after Redis refused a page
 ANNOUNCED_MAX = 200  # schedules that get a log line of their own in a term

@@ -41,9 +41,9 @@ from supervisor.core.schedules.trigger_kinds import AfterSchedule, Trigger
 from supervisor.core.schedules.triggers import due_between, trigger_of
 from supervisor.roles.scheduler.fenced_client import FencedClient
 from supervisor.store.schedules.fire import Schedules, Seed
-from supervisor.store.wire.definition import unpack_definition
+from supervisor.store.wire.definition import policy_text, unpack_definition, wait_text
 from supervisor.store.wire.envelope import EnvelopeTemplate, Packed, pack
-from supervisor.store.wire.fire import Seen, policy_text, wait_text
+from supervisor.store.wire.fire import Seen
 
 KNOWN_MAX = 100_000
 MARKS_MAX = 100_000

@@ -18,8 +18,7 @@ from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from supervisor.roles.scheduler.fire_items import DecisionTime, DueSchedule
-from supervisor.store.schedules.fire import DuePage
-from supervisor.store.wire.fire import DueReply
+from supervisor.store.wire.fire import DuePage, DueReply
 
 WINDOW_MAX = 100_000
 AHEAD_MS = 6000  # long enough to read 100,000 that are due at one instant

@@ -1,46 +1,25 @@
-"""Schedules in Redis: definitions, watermarks, and the fenced fire.
+"""Schedules in Redis for whoever plans them: definitions, plans, watermarks and the log. The fire is in ``wire.fire``.
 
-Guarantees
-    No (schedule, nominal time) is enqueued twice, whoever asks and however often: the
-    watermark advances in the step that enqueues. Only the newest term writes.
-
-Does not guarantee
-    That a schedule fires on time, or in which order; that is the planner's work.
+The script of plans is ``schedule_plan``. Only the newest term writes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, NamedTuple
 
 from supervisor.core.election.lease import Term
 from supervisor.core.model import FIRE_BATCH_MAX
 from supervisor.store.schedules.reads import ScheduleState
-from supervisor.store.scripts import Call, CallBuilder
+from supervisor.store.scripts import Argument, Call
 from supervisor.store.wire.codec import number, text, texts
 from supervisor.store.wire.definition import StoredDefinition
-from supervisor.store.wire.fire import (
-    DueReply,
-    FireItem,
-    FireReply,
-    LatenessChange,
-    LatenessReply,
-    LogEntry,
-    PlanCode,
-    PlanItem,
-    parse_due,
-    parse_fired,
-    parse_lateness,
-    parse_planned,
-)
+from supervisor.store.wire.fire import READ_MAX, FireCalls, FireCode, Seen
 
 DECLARE_MAX = 1000
-READ_MAX = 500
 AUDIT_PAGE = 500
-LOG_CAP = 10_000
-TOLD_MAX = 250
-"""Most changes of promises that one call answers."""
 
 
 class Seed(NamedTuple):
@@ -59,53 +38,68 @@ class Seeded(NamedTuple):
     is_over: bool  # a leader has declared schedules since the loss; nothing was written
 
 
+class PlanCode(StrEnum):
+    """Result code of one plan."""
+
+    PLANNED = "PLANNED"
+    MOVED = "MOVED"  # somebody asked to look again
+    DUP = "DUP"
+    STALE = "STALE"
+    SKEWED = "SKEWED"  # by Redis' time it is too early for it
+    GONE = "GONE"
+
+
+class PlanItem(NamedTuple):
+    """Plan for a schedule that was read: its next due time and its new state."""
+
+    seen: Seen
+    next_ms: int | None
+    new_mark_ms: int | None = None
+    wait: str = ""  # what the end of a run causes
+    set_pause: str = ""  # empty: as it is; "-" ends it; else the pause
+    completed: str = ""  # empty: as it is; since when; "0": not; "-" deletes the schedule
+    invalid: str = ""  # why its definition cannot be used; empty: it can
+
+    def arguments(self) -> Iterator[Argument]:
+        """Yield the fields in the order of the script."""
+        seen = self.seen
+        yield seen.schedule
+        yield "" if seen.revision is None else seen.revision
+        yield seen.mark_ms
+        yield "" if seen.score is None else seen.score
+        yield seen.pause
+        yield "" if self.next_ms is None else self.next_ms
+        yield "" if self.new_mark_ms is None else self.new_mark_ms
+        yield from (self.wait, self.set_pause, self.completed, self.invalid)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DuePage:
-    """Page of the plan to read. Limits of 0 leave a kind of schedules out."""
+class LogEntry:
+    """One decision that was made."""
 
-    after_ms: int  # due later than this, or at it and behind ``after_id``: where the page before ended
-    until_ms: int  # due at this or earlier
-    late_ms: int  # due at this or earlier counts as late
-    after_id: str = ""  # the last id of the page before; empty: there was none
-    limit: int = READ_MAX  # at most so many that are on time
-    asked: int = 0  # at most so many that were asked for
-    late: int = 0  # at most so many late ones, oldest first
-    overdue_ms: int = 0  # how many are due earlier than this is counted
+    schedule: str
+    nominal_ms: int
+    epoch: int
+    run_id: str  # empty when nothing was enqueued
+    code: FireCode
+    missed: int
+    at_ms: int
+
+    @classmethod
+    def parse(cls, line: str) -> LogEntry | None:
+        """Return the decision in one line of the log; None when no version up to this one wrote it."""
+        try:
+            schedule, nominal, epoch, run, code, missed, at = line.split(" ")
+            return cls(
+                schedule=schedule, nominal_ms=int(nominal), epoch=int(epoch), run_id="" if run == "-" else run,
+                code=FireCode(code), missed=int(missed), at_ms=int(at),
+            )  # fmt: skip
+        except ValueError:
+            return None
 
 
-class Schedules(CallBuilder):
+class Schedules(FireCalls):
     """Builds the calls."""
-
-    def fire(
-        self,
-        term: Term,
-        *,
-        items: Sequence[FireItem],
-        at_ms: int = 0,
-        skew_limit_ms: int = 500,
-        log_cap: int = LOG_CAP,
-    ) -> Call[FireReply]:
-        """Decide due times: enqueue, and advance watermarks, in one step.
-
-        Running the call raises ``FencedError`` when ``term`` is not the current one.
-        A repeated call answers DUP with ``mark_ms == new_mark_ms`` for the effects of the first one.
-        ``at_ms`` is the wall clock that judged the items: where it is ahead of Redis', dependent items are SKEWED.
-        """
-        assert 0 < len(items) <= FIRE_BATCH_MAX
-        args = {
-            "epoch": term.epoch, "nonce": term.nonce, "skew_limit_ms": skew_limit_ms, "log_cap": log_cap,
-            "at_ms": at_ms, "items": [value for item in items for value in item.arguments()],
-        }  # fmt: skip
-        return self._call("fire", args, parse_fired)
-
-    def due(self, page: DuePage, ids: Sequence[str] = ()) -> Call[DueReply]:
-        """Read which schedules to look at: those on time first, then those that somebody asked for, then late ones.
-
-        ``ids`` are read too, whenever they are due.
-        """
-        assert page.limit + page.asked + page.late + len(ids) <= 4 * READ_MAX
-        args = {name: getattr(page, name) for name in DuePage.__slots__}
-        return self._call("schedule_due", args | {"ids": ids}, parse_due)
 
     def definitions(self, ids: Sequence[str]) -> Call[list[tuple[int, bytes] | None]]:
         """Read revision and JSON of each of ``ids``; None where there is no such schedule."""
@@ -119,7 +113,7 @@ class Schedules(CallBuilder):
         """
         assert 0 < len(items) <= FIRE_BATCH_MAX
         flat = [value for item in items for value in item.arguments()]
-        return self._call("schedule_plan", {"epoch": term.epoch, "nonce": term.nonce, "items": flat}, parse_planned)
+        return self._call("schedule_plan", {"epoch": term.epoch, "nonce": term.nonce, "items": flat}, _planned)
 
     def seed(self, term: Term, *, seeds: Sequence[Seed]) -> Call[Seeded]:
         """Write watermarks where there are none, after Redis lost them, unless a leader declared schedules since."""
@@ -142,16 +136,6 @@ class Schedules(CallBuilder):
         args = {"epoch": term.epoch, "nonce": term.nonce, "version": version, "cursor": cursor, "count": AUDIT_PAGE}
         return self._call("schedule_rezone", args, lambda reply: (text(reply[0]), number(reply[1])))
 
-    def lateness(self, term: Term, *, told: Sequence[LatenessChange]) -> Call[LatenessReply]:
-        """Read which promises are broken or kept since; settle the changes of the last reply, which were ``told``.
-
-        Running the call raises ``FencedError`` when ``term`` is not the current one.
-        """
-        assert len(told) <= TOLD_MAX
-        items = [value for each in told for value in (each.member, each.score)]
-        args = {"epoch": term.epoch, "nonce": term.nonce, "limit": TOLD_MAX, "items": items}
-        return self._call("schedule_expectations", args, parse_lateness)
-
     def state(self, schedule: str) -> Call[ScheduleState]:
         """Read the stored state of the decisions about ``schedule``."""
         args = {"ids": [schedule]}
@@ -171,6 +155,11 @@ class Schedules(CallBuilder):
             lambda reply: [entry for line in texts(reply) if (entry := LogEntry.parse(line)) is not None],
             keys={"log": self.keys.schedule_log},
         )
+
+
+def _planned(reply: Any) -> list[PlanCode]:
+    """Parse the reply of ``schedule_plan``."""
+    return [PlanCode(text(code)) for code in reply[1:]]
 
 
 def _definitions(reply: Any) -> list[tuple[int, bytes] | None]:

@@ -8,6 +8,7 @@ Guarantees
 from __future__ import annotations
 
 from hashlib import blake2b
+from sys import intern
 from typing import NamedTuple
 
 import msgspec
@@ -15,7 +16,7 @@ import msgspec
 from supervisor.core.errors import PayloadTooLargeError
 from supervisor.core.json_values import check_arguments, json_reader
 from supervisor.core.model import OWN_TRIGGER, PAYLOAD_BYTES_MAX, ScheduleDef
-from supervisor.core.schedules.triggers import is_hashed
+from supervisor.core.schedules.triggers import after_completion_ms, is_hashed
 from supervisor.store.wire.codec import foreign_number, text
 
 _AROUND_ARGUMENTS = 3  # levels of a definition around the value of an argument: itself, its template, the arguments
@@ -82,3 +83,30 @@ def timing_digest(definition: ScheduleDef) -> str:
     if is_hashed(definition):
         timing.append(definition.id)
     return blake2b(msgspec.json.encode(timing), digest_size=8).hexdigest()
+
+
+def policy_text(definition: ScheduleDef, wait: str = "", keep_ms: int | None = None) -> str:
+    """Return the policy of ``definition`` as ``fire`` takes it: schedules with equal ones share one text.
+
+    Args:
+        definition: has the policies for overlap and for completion.
+        wait: the effects of the end of a run; empty: none.
+        keep_ms: how long it is kept when it is completed; None: for ever.
+    """
+    limit, runs = definition.buffer_limit, definition.max_runs
+    if limit is None:
+        limit = 1 if definition.overlap == "buffer_one" else 1000
+    unfinished = f"{definition.overlap} {definition.max_running} {limit} {definition.cancel_grace_ms}"
+    return intern(f"{unfinished} {'-' if runs is None else runs} {wait or '-'} {'-' if keep_ms is None else keep_ms}")
+
+
+def wait_text(definition: ScheduleDef) -> str:
+    """Return what the end of a run causes, as ``lib/live.lua`` reads it."""
+    delay = after_completion_ms(definition)
+    parts = [] if delay is None else [f"c{delay}"]
+    if definition.pause_after_failures:
+        # Under `allow` no list of unfinished runs is kept for them: failures are counted by the ids of the runs.
+        parts.append(f"{'F' if definition.overlap == 'allow' else 'f'}{definition.pause_after_failures}")
+    if definition.finish_within_ms is not None:
+        parts.append(f"w{definition.finish_within_ms}")
+    return ",".join(parts)

@@ -1,7 +1,14 @@
-"""Wire format of fires: the scheduler's requests about schedules, and the parsers of the replies and of their log.
+"""The fire on the wire: the calls of a scheduler, their items, and the parsers of the replies.
 
-The scripts are ``schedule_due``, ``schedule_plan``, ``fire`` and ``schedule_expectations``; their headers are the
-contract.
+The scripts are ``schedule_due``, ``fire`` and ``schedule_expectations``; their headers are the contract. What else a
+scheduler asks, plans among it, is in ``schedules.fire``.
+
+Guarantees
+    No (schedule, nominal time) is enqueued twice, whoever asks and however often: the watermark advances in the step
+    that enqueues. Only the newest term writes.
+
+Does not guarantee
+    That a schedule fires on time, or in which order; that is the planner's work.
 """
 
 from __future__ import annotations
@@ -9,15 +16,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from sys import intern
 from typing import Any, NamedTuple
 
-from supervisor.core.model import ScheduleDef
+from supervisor.core.election.lease import Term
+from supervisor.core.model import FIRE_BATCH_MAX
 from supervisor.core.schedules.checks import FireRefusal
-from supervisor.core.schedules.triggers import after_completion_ms
-from supervisor.store.scripts import Argument
+from supervisor.store.scripts import Call, CallBuilder
 from supervisor.store.wire.codec import chunks, foreign_moment, foreign_number, number, text
 from supervisor.store.wire.envelope import Packed
+
+READ_MAX = 500
+LOG_CAP = 10_000
+TOLD_MAX = 250
+"""Most changes of promises that one call answers."""
 
 NOTHING = Packed("", "", b"")
 """Stands for the run of an item that enqueues none."""
@@ -72,17 +83,6 @@ class FireCode(StrEnum):
     REFUSED = "REFUSED"  # not by the script: Redis refuses this schedule's items, also alone; nothing written
 
 
-class PlanCode(StrEnum):
-    """Result code of one plan."""
-
-    PLANNED = "PLANNED"
-    MOVED = "MOVED"  # somebody asked to look again
-    DUP = "DUP"
-    STALE = "STALE"
-    SKEWED = "SKEWED"  # by Redis' time it is too early for it
-    GONE = "GONE"
-
-
 class What(StrEnum):
     """Kind of an item."""
 
@@ -104,7 +104,7 @@ class FireItem(NamedTuple):
     new_mark_ms: int  # the latest due time
     next_ms: int | None  # when to look again
     run: Packed
-    policy: str = "skip 1 0 30000 - - -"  # see policy_text
+    policy: str = "skip 1 0 30000 - - -"  # see policy_text of wire/definition
     what: What = What.DUE
     missed: int = 0
     why: str = ""  # letters of schedule_state.REASONS
@@ -177,55 +177,63 @@ class DueReply:
     seen: list[Seen]
 
 
-class PlanItem(NamedTuple):
-    """Plan for a schedule that was read: its next due time and its new state."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DuePage:
+    """Page of the plan to read. Limits of 0 leave a kind of schedules out."""
 
-    seen: Seen
-    next_ms: int | None
-    new_mark_ms: int | None = None
-    wait: str = ""  # what the end of a run causes
-    set_pause: str = ""  # empty: as it is; "-" ends it; else the pause
-    completed: str = ""  # empty: as it is; since when; "0": not; "-" deletes the schedule
-    invalid: str = ""  # why its definition cannot be used; empty: it can
-
-    def arguments(self) -> Iterator[Argument]:
-        """Yield the fields in the order of the script."""
-        seen = self.seen
-        yield seen.schedule
-        yield "" if seen.revision is None else seen.revision
-        yield seen.mark_ms
-        yield "" if seen.score is None else seen.score
-        yield seen.pause
-        yield "" if self.next_ms is None else self.next_ms
-        yield "" if self.new_mark_ms is None else self.new_mark_ms
-        yield from (self.wait, self.set_pause, self.completed, self.invalid)
+    after_ms: int  # due later than this, or at it and behind ``after_id``: where the page before ended
+    until_ms: int  # due at this or earlier
+    late_ms: int  # due at this or earlier counts as late
+    after_id: str = ""  # the last id of the page before; empty: there was none
+    limit: int = READ_MAX  # at most so many that are on time
+    asked: int = 0  # at most so many that were asked for
+    late: int = 0  # at most so many late ones, oldest first
+    overdue_ms: int = 0  # how many are due earlier than this is counted
 
 
-def policy_text(definition: ScheduleDef, wait: str = "", keep_ms: int | None = None) -> str:
-    """Return the policy of ``definition`` as ``fire`` takes it: schedules with equal ones share one text.
+class FireCalls(CallBuilder):
+    """Builds the calls of a scheduler that return while it has work."""
 
-    Args:
-        definition: has the policies for overlap and for completion.
-        wait: the effects of the end of a run; empty: none.
-        keep_ms: how long it is kept when it is completed; None: for ever.
-    """
-    limit, runs = definition.buffer_limit, definition.max_runs
-    if limit is None:
-        limit = 1 if definition.overlap == "buffer_one" else 1000
-    unfinished = f"{definition.overlap} {definition.max_running} {limit} {definition.cancel_grace_ms}"
-    return intern(f"{unfinished} {'-' if runs is None else runs} {wait or '-'} {'-' if keep_ms is None else keep_ms}")
+    def fire(
+        self,
+        term: Term,
+        *,
+        items: Sequence[FireItem],
+        at_ms: int = 0,
+        skew_limit_ms: int = 500,
+        log_cap: int = LOG_CAP,
+    ) -> Call[FireReply]:
+        """Decide due times: enqueue, and advance watermarks, in one step.
 
+        Running the call raises ``FencedError`` when ``term`` is not the current one.
+        A repeated call answers DUP with ``mark_ms == new_mark_ms`` for the effects of the first one.
+        ``at_ms`` is the wall clock that judged the items: where it is ahead of Redis', dependent items are SKEWED.
+        """
+        assert 0 < len(items) <= FIRE_BATCH_MAX
+        args = {
+            "epoch": term.epoch, "nonce": term.nonce, "skew_limit_ms": skew_limit_ms, "log_cap": log_cap,
+            "at_ms": at_ms, "items": [value for item in items for value in item.arguments()],
+        }  # fmt: skip
+        return self._call("fire", args, parse_fired)
 
-def wait_text(definition: ScheduleDef) -> str:
-    """Return what the end of a run causes, as ``lib/live.lua`` reads it."""
-    delay = after_completion_ms(definition)
-    parts = [] if delay is None else [f"c{delay}"]
-    if definition.pause_after_failures:
-        # Under `allow` no list of unfinished runs is kept for them: failures are counted by the ids of the runs.
-        parts.append(f"{'F' if definition.overlap == 'allow' else 'f'}{definition.pause_after_failures}")
-    if definition.finish_within_ms is not None:
-        parts.append(f"w{definition.finish_within_ms}")
-    return ",".join(parts)
+    def due(self, page: DuePage, ids: Sequence[str] = ()) -> Call[DueReply]:
+        """Read which schedules to look at: those on time first, then those that somebody asked for, then late ones.
+
+        ``ids`` are read too, whenever they are due.
+        """
+        assert page.limit + page.asked + page.late + len(ids) <= 4 * READ_MAX
+        args = {name: getattr(page, name) for name in DuePage.__slots__}
+        return self._call("schedule_due", args | {"ids": ids}, parse_due)
+
+    def lateness(self, term: Term, *, told: Sequence[LatenessChange]) -> Call[LatenessReply]:
+        """Read which promises are broken or kept since; settle the changes of the last reply, which were ``told``.
+
+        Running the call raises ``FencedError`` when ``term`` is not the current one.
+        """
+        assert len(told) <= TOLD_MAX
+        items = [value for each in told for value in (each.member, each.score)]
+        args = {"epoch": term.epoch, "nonce": term.nonce, "limit": TOLD_MAX, "items": items}
+        return self._call("schedule_expectations", args, parse_lateness)
 
 
 def parse_fired(reply: Any) -> FireReply:
@@ -233,11 +241,6 @@ def parse_fired(reply: Any) -> FireReply:
     flat = iter(reply)
     now_ms = int(next(flat))
     return FireReply([FireResult(_CODES[code], int(mark)) for code, mark in zip(flat, flat, strict=True)], now_ms)
-
-
-def parse_planned(reply: Any) -> list[PlanCode]:
-    """Parse the reply of ``schedule_plan``."""
-    return [PlanCode(text(code)) for code in reply[1:]]
 
 
 def parse_due(reply: Any) -> DueReply:
@@ -320,28 +323,3 @@ def parse_lateness(reply: Any) -> LatenessReply:
         for member, score, since, ok in chunks(reply[2:], 4)
     ]
     return LatenessReply(number(reply[1]), changes)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogEntry:
-    """One decision that was made."""
-
-    schedule: str
-    nominal_ms: int
-    epoch: int
-    run_id: str  # empty when nothing was enqueued
-    code: FireCode
-    missed: int
-    at_ms: int
-
-    @classmethod
-    def parse(cls, line: str) -> LogEntry | None:
-        """Return the decision in one line of the log; None when no version up to this one wrote it."""
-        try:
-            schedule, nominal, epoch, run, code, missed, at = line.split(" ")
-            return cls(
-                schedule=schedule, nominal_ms=int(nominal), epoch=int(epoch), run_id="" if run == "-" else run,
-                code=FireCode(code), missed=int(missed), at_ms=int(at),
-            )  # fmt: skip
-        except ValueError:
-            return None

@@ -11,7 +11,8 @@ from supervisor.core.model import ScheduleDef, Template
 from supervisor.operations.due_times import coming
 from supervisor.roles.web.api.reads import _schedule
 from supervisor.store.schedules.definitions import Change
-from supervisor.store.schedules.fire import DuePage, Schedules
+from supervisor.store.schedules.fire import Schedules
+from supervisor.store.wire.fire import DuePage
 from tests.integration.scheduling.cluster_operator import EVERY_10S, definition_of
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.model import Outcome
-from supervisor.store.wire.fire import LogEntry
+from supervisor.store.schedules.fire import LogEntry
 from supervisor.store.wire.poll import Ack, HistoryEntry, history_line, parse_history
 
 WORDS = st.text(st.characters(codec="utf-8"), max_size=300)

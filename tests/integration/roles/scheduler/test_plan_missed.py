@@ -8,8 +8,7 @@ import pytest
 
 from supervisor.core.model import Outcome, When
 from supervisor.core.schedules.catchup import fire_at_ms
-from supervisor.store.schedules.fire import DuePage
-from supervisor.store.wire.fire import FireCode
+from supervisor.store.wire.fire import DuePage, FireCode
 from tests.integration.roles.scheduler.planned import EPOCH_MS, Planned, every, planned
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
-from supervisor.store.schedules.fire import Schedules
-from supervisor.store.wire.fire import FireCode, LogEntry
+from supervisor.store.schedules.fire import LogEntry, Schedules
+from supervisor.store.wire.fire import FireCode
 from tests.integration.roles.role_processes import SLOTS, Replica
 from tests.kit.servers import wait_until
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from supervisor.core.model import Outcome
-from supervisor.store.schedules.fire import DuePage
 from supervisor.store.schedules.reads import ScheduleState
-from supervisor.store.wire.fire import FireCode, What
+from supervisor.store.wire.fire import DuePage, FireCode, What
 from tests.kit.builders import StoreCalls, envelope, schedule
 
 S = "r.1/w-0/1"

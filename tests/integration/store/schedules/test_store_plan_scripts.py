@@ -7,9 +7,9 @@ import pytest
 from supervisor.core.errors import FencedError
 from supervisor.store.election.leases import LeaseView
 from supervisor.store.schedules.definitions import Definitions
-from supervisor.store.schedules.fire import DuePage, Seed
+from supervisor.store.schedules.fire import PlanCode, PlanItem, Seed
 from supervisor.store.schedules.reads import ScheduleState
-from supervisor.store.wire.fire import Counters, FireCode, PlanCode, PlanItem, Seen, What
+from supervisor.store.wire.fire import Counters, DuePage, FireCode, Seen, What
 from tests.kit.builders import StoreCalls, schedule
 from tests.kit.servers import on_both
 

@@ -7,9 +7,8 @@ import pytest
 from supervisor.core.model import Outcome, Release
 from supervisor.store.election.leases import LeaseView
 from supervisor.store.schedules.control import Control
-from supervisor.store.schedules.fire import DuePage
 from supervisor.store.schedules.reads import Inspection, Views
-from supervisor.store.wire.fire import FireCode
+from supervisor.store.wire.fire import DuePage, FireCode
 from tests.kit.builders import StoreCalls, schedule
 
 S = "r.1/w-0/1"

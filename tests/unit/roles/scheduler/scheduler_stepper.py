@@ -12,9 +12,9 @@ from supervisor.core.supervision.scoreboard import Board, board_words
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.scheduler.scheduler import Scheduler
 from supervisor.store.keys import Keys
-from supervisor.store.schedules.fire import Schedules
+from supervisor.store.schedules.fire import PlanCode, Schedules
 from supervisor.store.wire.definition import pack_definition
-from supervisor.store.wire.fire import DueReply, FireCode, FireReply, FireResult, PlanCode, Seen
+from supervisor.store.wire.fire import DueReply, FireCode, FireReply, FireResult, Seen
 from tests.kit.clock import FakeClock
 
 S = 1000 * MILLISECOND_NS

@@ -9,8 +9,9 @@ from supervisor.core.election.lease import NO_TERM, Term
 from supervisor.core.errors import FencedError, StoreUnavailableError
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.core.units import MILLISECOND_NS
+from supervisor.store.schedules.fire import PlanCode
 from supervisor.store.wire.definition import pack_definition
-from supervisor.store.wire.fire import FireCode, PlanCode
+from supervisor.store.wire.fire import FireCode
 from tests.unit.roles.scheduler.scheduler_stepper import SOON, START_MS, TERM, TICK, S, SchedulerStepper, serving
 
 
