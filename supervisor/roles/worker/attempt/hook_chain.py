@@ -26,9 +26,9 @@ from supervisor.core.jobs.hooks import ASKED, HookAnswerError, Point, Veto, Veto
 from supervisor.core.retry import Again
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.context import Context, Interrupted, SoftTimeout
-from supervisor.roles.worker.attempt.driver import Calls, Ended
 from supervisor.roles.worker.attempt.failure import is_clean_exit
 from supervisor.roles.worker.attempt.hooks import BoundHook, HookFailedError, Hooks, Pipeline, describe
+from supervisor.roles.worker.pools.signals import Calls, Ended
 from supervisor.telemetry import events
 from supervisor.telemetry.metrics import HOOK_ANSWERS, HOOK_SECONDS
 

@@ -1,26 +1,28 @@
-"""Signals of a sync worker: they end a job or a wait in the main thread by an exception, and nothing else.
+"""Calls of the code of others, hooks, middleware and jobs alike, and the signals of a sync worker that interrupt them.
 
-A signal can arrive between any two instructions, also after a job returned and before anybody
-noticed. An exception raised there would turn a finished run into a failed one, or break the
-worker itself.
+An attempt is a generator of calls; its drivers make them, in a plain thread or in an event loop. In the thread a signal
+ends a job or a wait by an exception. It can arrive between any two instructions, also after a job returned and before
+anybody noticed: raised there, it would make a finished run a failed one, or break the worker itself.
 
 Guarantees
-    An exception is raised only in code that ``enter`` called (attempt/driver.py), for ``job``, ``wait`` or the driver
-    of an attempt; never in theirs or in the worker's. The handler decides by looking whose frame it interrupted;
-    there is no flag to reset in time.
-    A signal that found no such frame is not lost: it is delivered again until it can be, or until
-    its occasion is over.
+    The end of a call is a value: what it returned, or the exception that it raised. So nothing that ends a call, not
+    a soft timeout, a cancellation or ``StopIteration`` either, ends the generator before its last step.
+    In a plain thread the code of others is entered by ``enter`` and by nothing else. An exception is raised only in
+    code that it called, for ``job``, ``wait`` or the driver of an attempt; never in theirs, in the generator or in the
+    worker's. The handler decides by looking whose frame it interrupted; there is no flag to reset in time.
+    A signal that found no such frame is not lost: it is delivered again until it can be, or until its occasion is over.
     ``Relief`` is called inside the handler, and never interrupted by it.
 
 Does not guarantee
-    That user code lets the exception pass. The parent kills the process at the hard deadline.
-    That a call into C which does not return is interrupted: handlers run between two steps of Python.
+    Anything about an exception that the generator raises itself: it has a fault, and its attempt fails by it.
+    That user code lets the exception pass, or a call into C returns to let it in: the parent kills the process at the
+    hard deadline.
 """
 
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from enum import Enum
 from functools import partial
 from importlib import import_module
@@ -31,12 +33,13 @@ from supervisor.clock import Clock
 from supervisor.core.supervision.states import UnwantedReason
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.context import Interrupted, SoftTimeout
-from supervisor.roles.worker.attempt.driver import drive, enter
 
 if TYPE_CHECKING:
     from supervisor.roles.worker.attempt.executor import Execution
 
 T = TypeVar("T")
+Ended = tuple[Any, BaseException | None]  # value and error of a call; the error decides
+Calls = Generator[Callable[[], Any], Ended, Ended]  # each answered by its end; the end of the whole is returned
 EndRequest = tuple[int, int, UnwantedReason]
 """A request to end a run: its number, which only grows, the hash of the execution, and the reason."""
 
@@ -50,6 +53,66 @@ _WHY = {
     UnwantedReason.REPLACED: "a newer run takes its place",
     UnwantedReason.CANCELLED: "a person asked for its end",
 }
+
+
+def enter(call: Callable[[], T]) -> T:
+    """Call code that may be interrupted."""
+    return call()
+
+
+def drive(attempt: Callable[..., Calls], /, *args: Any, **arguments: Any) -> Any:
+    """Drive ``attempt(*args, arguments)`` to its end; return its value, or raise its error."""
+    calls = attempt(*args, arguments)
+    ended: Any = None
+    try:
+        while True:
+            ended = _end_of(calls.send(ended))
+    except StopIteration as done:
+        ended = [done.value]
+    return _result(ended, frames=2)
+
+
+async def drive_async(attempt: Callable[..., Calls], /, *args: Any, **arguments: Any) -> Any:
+    """Drive ``attempt(*args, arguments)``, whose calls return awaitables."""
+    calls = attempt(*args, arguments)
+    ended: Any = None
+    try:
+        while True:
+            ended = await _end_of_awaited(calls.send(ended))
+    except StopIteration as done:
+        ended = [done.value]
+    return _result(ended, frames=1)
+
+
+def _end_of(call: Callable[[], Any]) -> Ended:
+    try:
+        return enter(call), None
+    except BaseException as error:  # noqa: BLE001 - the generator decides what it means
+        return None, error
+
+
+async def _end_of_awaited(call: Callable[[], Any]) -> Ended:
+    try:
+        return await call(), None
+    except BaseException as error:  # noqa: BLE001 - the generator decides what it means
+        return None, error
+
+
+def _result(last: list[Ended], *, frames: int) -> Any:
+    """Return the value, or raise the error without its outermost ``frames``: the record of a failure shows the job's.
+
+    The end is taken out of ``last``: a frame of the traceback that held it would keep the error, and the error it.
+    """
+    value, error = last.pop()
+    if error is None:
+        return value
+    trace = error.__traceback__
+    for _ in range(frames):
+        trace = trace.tb_next if trace is not None else None
+    try:
+        raise error.with_traceback(trace)
+    finally:
+        del error, trace
 
 
 class Demand(Enum):
@@ -119,14 +182,9 @@ class Interrupts:
         self._demands.add(Demand.STOP)
 
     def job(
-        self,
-        function: Callable[..., T],
-        arguments: dict[str, Any],
-        *,
-        run: Execution,
-        soft_ns: int,
+        self, function: Callable[..., T], arguments: dict[str, Any], *, run: Execution, soft_ns: int,
         relief: Relief | None = None,
-    ) -> T:
+    ) -> T:  # fmt: skip
         """Call a job. Raises whatever it raises, ``SoftTimeout`` after ``soft_ns``, ``Interrupted`` on SIGQUIT.
 
         With ``relief`` the timer is left running at the end, for the next job: it is set once in a while
@@ -283,18 +341,9 @@ _BOUNDARIES = frozenset({enter.__code__, drive.__code__})
 """Code that the one calls may be interrupted; what the other calls by itself is the generator of an attempt, ours."""
 
 _HANDLERS = frozenset(
-    handler.__code__
-    for handler in (
-        Interrupts._on_alarm,  # noqa: SLF001 - this module's own
-        Interrupts._on_soft,  # noqa: SLF001
-        Interrupts._on_stop,  # noqa: SLF001
-        Interrupts._on_quit,  # noqa: SLF001
-        Interrupts._deliver,  # noqa: SLF001
-        Interrupts._relieve,  # noqa: SLF001
-        Interrupts._arm,  # noqa: SLF001
-        Interrupts._due_s,  # noqa: SLF001
-        Interrupts._disarm,  # noqa: SLF001
-        Interrupts._come_again,  # noqa: SLF001
-        _is_ours,
+    getattr(Interrupts, name).__code__
+    for name in (
+        "_on_alarm", "_on_soft", "_on_stop", "_on_quit", "_deliver", "_relieve", "_arm", "_due_s", "_disarm",
+        "_come_again",
     )
-)
+) | {_is_ours.__code__}  # fmt: skip
