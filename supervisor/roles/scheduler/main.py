@@ -245,7 +245,7 @@ class SchedulerReport:
             ELECTION_FENCED.inc()
         elif event == "schedule_planned":
             next_ms = fields.pop("next_ms")
-            fields["next"] = None if next_ms is None else datetime.fromtimestamp(next_ms / 1000, UTC).isoformat()
+            fields["next"] = None if next_ms is None else _moment(next_ms)
         event_catalogue.log(event, fields, level=_LEVELS.get(event, "info"))
 
     def _fires(self, decided: Sequence[Decided]) -> None:
@@ -322,6 +322,11 @@ class SchedulerReport:
 def _name(code: FireCode) -> str:
     """Return the name of a decision in the log; a due time of a paused schedule is not the pause itself."""
     return "fire_paused" if code is FireCode.PAUSED else f"schedule_{code.value.lower()}"
+
+
+def _moment(at_ms: int) -> str:
+    """Return a time for people; of one behind every calendar, by a watermark that a hand wrote, the last one."""
+    return datetime.fromtimestamp(min(at_ms / 1000, zones.SECOND_MAX), UTC).isoformat()
 
 
 def _rejection(refusal: FireRefusal) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from structlog.testing import capture_logs
 
 from supervisor.roles.scheduler.firing import Decided
@@ -97,6 +98,15 @@ def test_the_next_time_is_readable() -> None:
         SchedulerReport()("schedule_planned", schedule="never", trigger="cron", next_ms=None)
 
     assert [line["next"] for line in lines] == ["2026-01-01T00:00:10+00:00", None]
+
+
+@pytest.mark.parametrize("next_ms", [253_402_300_800_000, 10**15, 10**30])
+def test_a_next_time_that_no_calendar_has_ends_no_scheduler(next_ms: int) -> None:
+    """One watermark that a hand wrote ended the scheduler of each leader in turn."""
+    with capture_logs() as lines:
+        SchedulerReport()("schedule_planned", schedule="tick", trigger="every 10s", next_ms=next_ms)
+
+    assert lines[0]["next"].startswith("99")
 
 
 def test_an_outage_is_one_line() -> None:
