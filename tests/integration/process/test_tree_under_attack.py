@@ -7,6 +7,7 @@ import signal
 from collections.abc import Callable
 
 import psutil
+import pytest
 
 from tests.integration.process.toy_harness import ToyTree, pause, wait_until
 
@@ -110,7 +111,8 @@ def test_all_children_killed_at_once_all_come_back(make_tree: Make) -> None:
     tree.nobody_is_left()
 
 
-def test_a_hundred_restarts_leave_the_parent_as_it_was(make_tree: Make) -> None:
+@pytest.mark.parametrize("restarts", [40, pytest.param(100, marks=pytest.mark.long)])
+def test_restarts_leave_the_parent_as_it_was(make_tree: Make, restarts: int) -> None:
     """No descriptor, no zombie, no memory that grows with every restart."""
     tree = make_tree(
         [["scheduler", "scheduler", "idle"], ["io", "worker", "flap"]],
@@ -121,7 +123,7 @@ def test_a_hundred_restarts_leave_the_parent_as_it_was(make_tree: Make) -> None:
     tree.wait_for("child_started", slot="io", generation=20)
     descriptors, memory = parent.num_fds(), parent.memory_info().rss
     tree.wait_for("child_ready", slot="io", count=1)
-    tree.wait_for("child_started", slot="io", generation=121)
+    tree.wait_for("child_started", slot="io", generation=21 + restarts)
     assert parent.num_fds() == descriptors
     assert parent.memory_info().rss - memory < 4 * 1024 * 1024
     assert len(parent.children()) <= 2  # the one that flaps may be gone at this moment

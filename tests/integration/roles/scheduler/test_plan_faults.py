@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from random import Random
@@ -21,11 +22,11 @@ POSITIONS = range(0, 36, 2)
 FAULTS = ("question", "answer", "repeated", "stalled")
 
 
-def half(of: int) -> list[Any]:
+def half(which: int, *, of: Sequence[int] = POSITIONS) -> list[Any]:
     """Return each fault with every second position, the other ones for the next fault, and the rest for the long tests."""
-    pairs = product(enumerate(POSITIONS), enumerate(FAULTS))
+    pairs = product(enumerate(of), enumerate(FAULTS))
     return [
-        pytest.param(position, fault, marks=() if (number + kind) % 2 == of else pytest.mark.long)
+        pytest.param(position, fault, marks=() if (number + kind) % 2 == which else pytest.mark.long)
         for (number, position), (kind, fault) in pairs
     ]
 
