@@ -22,6 +22,7 @@ from supervisor.app.endpoint import embedded_server, resolve_redis_url
 from supervisor.app.jobs import prepare_to_fork
 from supervisor.app.tree import Tree, configure_logs, inflight_entries, slot_names, specs
 from supervisor.clock import SystemClock
+from supervisor.core.cron import zones
 from supervisor.core.errors import EXIT_CONFIG, EXIT_OK
 from supervisor.core.supervision.reload import ReloadPlan, ReloadRecord
 from supervisor.core.supervision.scoreboard import Header
@@ -65,6 +66,7 @@ def run(loaded: Loaded, load: Callable[[], Loaded] | None = None) -> int:
         CannotCreateError: the data directory cannot be made, written or trusted, or no server embedded (exit 73).
     """
     settings = given = loaded.settings
+    zones.database_version()  # of the tables that all children inherit
     raise_descriptor_limit()
     linux.forbid_inspection()
     os.umask(0o077)  # payloads, results and logs are this user's alone, whatever the directory

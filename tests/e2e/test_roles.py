@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from supervisor.store.client.sync_client import Store
+from supervisor.store.keys import Keys
 from tests.e2e.servers import Server
-from tests.e2e.trees import Tree
+from tests.e2e.trees import Tree, end_all, wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
@@ -72,3 +74,25 @@ def test_roles_apart_start_only_their_children_and_work_together(replica: Callab
     assert not worker.events("leader_acquired") + api.events("leader_acquired")
     assert not scheduler.events("run_succeeded")
     assert api.get("/livez")[0] == 200
+
+
+def test_a_scheduler_names_the_zone_data_that_its_tree_began_with(
+    short_directory: Path, server: Server, store: Store
+) -> None:
+    """It has their tables from its parent: named as newer, what they planned was never planned anew."""
+    zone_data = short_directory / "zones" / "tzdata.zi"
+    zone_data.parent.mkdir()
+    zone_data.write_text("# version 2031a\n")
+    (short_directory / "roles_jobs.py").write_text(JOBS)
+    (short_directory / "tenure.yaml").write_text(CONFIG.format(url=server.url))
+    sets = f"{Keys('roles').prefix}schedule:sets"
+    tree = Tree(short_directory, "one", environ={"PYTHONTZPATH": str(zone_data.parent)}, is_fresh=True)
+    try:
+        tree.wait_for("term_served")
+        zone_data.write_text("# version 2031b\n")
+        store.raw.hdel(sets, "#zones")
+        tree.kill("scheduler")
+        noted = wait_until(lambda: store.raw.hget(sets, "#zones"), "the next term to note its zone data")
+        assert noted.endswith(b" 2031a")
+    finally:
+        end_all([tree])

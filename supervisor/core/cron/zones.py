@@ -129,8 +129,13 @@ def _info(name: str) -> zoneinfo.ZoneInfo:
     raise UnknownZoneError(f"timezone {name!r} is not in the time zone database; {_remedy(name)}")
 
 
+@lru_cache(maxsize=1)
 def database_version() -> str:
-    """Return which data ``zone`` reads: that of the system, where it has some, and of the package for the rest."""
+    """Return which data ``zone`` reads: that of the system, where it has some, and of the package for the rest.
+
+    It is that of the first question. A process that forks asks before: its children have its tables, however the files
+    change while they live.
+    """
     found = [metadata.version("tzdata")]
     for folder in map(Path, zoneinfo.TZPATH):
         try:
