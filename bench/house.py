@@ -124,6 +124,19 @@ def _lines_of(node: ast.stmt) -> set[int]:
     return set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
 
 
+def files_of(script: str) -> int:
+    """Return how many files of Lua a script is made of: itself, and the libraries that it or one of them includes."""
+    found, waiting = set[str](), [script]
+    paths = {path.stem: path for path in sources(".lua")}
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            header = re.search(r"^-- Includes((?:  +\w+\n(?:--)?)+)", paths[name].read_text(), re.MULTILINE)
+            waiting += re.findall(r"\w+", header[1]) if header else []
+    return len(found)
+
+
 def rows() -> list[Row]:
     """Measure everything."""
     modules, scripts = files_by_folder(".py").most_common(1)[0], files_by_folder(".lua").most_common(1)[0]
@@ -138,6 +151,7 @@ def rows() -> list[Row]:
         Row("docstrings that open with a question word", f"{100 * questions / len(texts):.1f} %", "1 %"),
         Row("'what' per 1,000 words of docstrings", f"{1000 * words['what'] / words.total():.1f}", "2"),
         Row("modules from due schedule to history", str(len(modules_of_a_run())), "30"),
+        Row("files of Lua for a fire and for a turn", f"{files_of('fire')} + {files_of('turn')}", "10 + 10"),
         Row("lines of Python and of Lua", f"{python:,} + {lua:,}", "56,000 + 6,000"),
         Row("duplicated shapes of six lines or more", str(len(repeated_shapes())), "30"),
     ]
