@@ -32,7 +32,7 @@ from supervisor.core.effects import drive
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.context import Interrupted
 from supervisor.roles.worker.attempt.executor import Execution
-from supervisor.roles.worker.polling.poll import FAST_S, Pace
+from supervisor.roles.worker.polling.pace import FAST_S, Pace
 from supervisor.roles.worker.pools.signals import Demand, Interrupts, Relief
 from supervisor.roles.worker.process.heartbeat import STORE_ERRORS, Original
 from supervisor.roles.worker.run_reporting import log_as
