@@ -99,7 +99,7 @@ class WorkerRuntime:
         self._recycling = RecyclingLimits(pool, presence=self.presence, clock=clock, uniform=uniform)
         self._asked_ns = 0  # when the poll was sent whose reply comes next
         self._confirmed_ns = 0  # when the last poll was sent that Redis answered: then this session was open
-        self._unreported: list[tuple[list[Ack], list[str]]] = []  # settled acknowledgements, and ids of stale ones
+        self._unreported: list[tuple[list[Ack], TurnReply]] = []  # settled acknowledgements, and what settled them
 
     def open_session(self) -> Call[bool]:
         """Return the call that makes Redis accept turns of this session; its reply goes to ``opened``."""
@@ -131,6 +131,7 @@ class WorkerRuntime:
                 nobody asked for it, one of them may have: they stay in the session; the agent decides whom to blame.
             is_empty: returns whether nothing is executed any more, so that the session can end.
         """
+        self.polls.send_refused()
         while self.polls.has_work:
             for fetched in self.settle((yield self.next_poll(want=0))):
                 self.polls.acknowledge(self.executor.refusals.give_back(fetched))
@@ -143,7 +144,7 @@ class WorkerRuntime:
             )
             for run in interrupted:
                 self.presence.settled((run.queue, run.envelope.id), run.attempt, run.fetched_ms)
-        if is_empty():
+        if is_empty() and not self.polls.refused_acks:
             yield self.close_session()
 
     def may_start(self) -> bool:
@@ -166,6 +167,8 @@ class WorkerRuntime:
         """
         self.flush()
         self._report()
+        if self.polls.refused_acks.is_due(self.clock.elapsed_ns()):
+            self.polls.send_refused()
         shares = None
         if self.shares and want > 0:
             taken = here()
@@ -218,18 +221,20 @@ class WorkerRuntime:
         acks = self.polls.answered(reply)
         for ack in acks:
             self.presence.settled((ack.queue, ack.run_id), ack.attempt, ack.fetched_ms)
-        self._unreported.append((acks, reply.stale))
+        self.polls.refused_acks.answered(reply, self.clock.elapsed_ns())
+        self._unreported.append((acks, reply))
 
     def _report(self) -> None:
         while self._unreported:
-            acks, stale = self._unreported.pop()
+            acks, reply = self._unreported.pop()
             for ack in acks:
-                for child in ack.children if ack.run_id not in stale else ():
+                for child in ack.children if ack.run_id not in reply.stale else ():
                     metrics.ENQUEUED.labels(child.packed.queue, child.job).inc()
-            if stale:
+            if reply.stale:
                 # Somebody else has these runs by now: this process was taken for dead while it worked.
-                metrics.ACKS_STALE.inc(len(stale))
-                log.warning("acks_stale", runs=stale)
+                metrics.ACKS_STALE.inc(len(reply.stale))
+                log.warning("acks_stale", runs=reply.stale)
+            self.polls.refused_acks.tell(reply, self.queues.keys, self.queue_names, self.clock.elapsed_ns())
 
     def tick(self) -> None:
         """Follow the limits of this process: it asks for its successor once it has reached one."""

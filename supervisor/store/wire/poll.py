@@ -103,6 +103,8 @@ class TurnReply(msgspec.Struct, frozen=True, kw_only=True):
     lost: bool
     runs: list[FetchedRun]
     stale: list[str]  # acknowledged, but no longer the caller's
+    refused: frozenset[tuple[str, str]] = frozenset()  # queue and id: acknowledged, without effect yet
+    failed: str = ""  # the first key of another type that kept runs from being fetched, and its error
     next_due_ms: int | None  # by Redis' time: when the next delayed run is due
     now_ms: int
     broken: list[BrokenRun]
@@ -219,7 +221,11 @@ def parse_turn(reply: Any) -> TurnReply:
         )
         runs.append(run)
     due = optional_number(reply[2])
-    return TurnReply(lost=False, runs=runs, stale=texts(reply[3]), next_due_ms=due, now_ms=now_ms, broken=broken)
+    refused = frozenset((queue, run_id) for queue, _, run_id in (each.partition(" ") for each in texts(reply[5])))
+    return TurnReply(
+        lost=False, runs=runs, stale=texts(reply[3]), refused=refused, failed=text(reply[6]), next_due_ms=due,
+        now_ms=now_ms, broken=broken,
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=1024)

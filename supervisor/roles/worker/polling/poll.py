@@ -5,7 +5,7 @@ A turn hands in acknowledgements and asks for runs, in one script. Its reply can
 Guarantees
     A turn that was not answered is asked again as it was: same number, same acknowledgements,
     same wishes. Redis then repeats its answer and does nothing twice.
-    An acknowledgement travels in turns until one of them is answered, and in none after that.
+    An acknowledgement travels in turns until one of them is answered, and in none after that, unless it was refused.
 
 Sans I/O: the pools send the calls. Nothing here reads a clock or waits.
 """
@@ -23,6 +23,7 @@ from supervisor.core.model import Kind
 from supervisor.core.supervision.states import SlotState
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.child import ChildContext
+from supervisor.roles.worker.polling.refused_acks import RefusedAcks
 from supervisor.store.queues.sessions import check_session
 from supervisor.store.wire.poll import CHILDREN_BYTES_MAX, CHILDREN_MAX, Ack, TurnCalls, TurnReply
 
@@ -56,6 +57,7 @@ class PollSession:
         self._waiting: deque[Ack] = deque()
         self._sent: list[Ack] = []
         self._open: Call[TurnReply] | None = None
+        self.refused_acks = RefusedAcks()
 
     @property
     def has_work(self) -> bool:
@@ -76,6 +78,11 @@ class PollSession:
     def unsettled(self) -> list[Ack]:
         """Acknowledgements that no answered turn has carried."""
         return [*self._sent, *self._waiting]
+
+    def send_refused(self) -> None:
+        """Put the refused acknowledgements into the next turn, unless one is open."""
+        if self._open is None:
+            self._waiting.extendleft(reversed(self.refused_acks.take()))
 
     def acknowledge(self, ack: Ack) -> None:
         """Put ``ack`` into the next turn that is not yet open."""
@@ -101,6 +108,7 @@ class PollSession:
             self._seq += 1
             self._sent = self._next_acks()
             most = min(want, WANT_MAX, room + len(self._sent))
+            shares = {**(shares or {}), **dict.fromkeys(self.refused_acks.closed, 0)}
             self._open = self._queues.turn(
                 session=self._session,
                 seq=self._seq,
@@ -152,7 +160,7 @@ class PollSession:
         if reply.lost:
             raise SessionLostError(self._session)
         settled, self._sent, self._open = self._sent, [], None
-        return settled
+        return self.refused_acks.sift(settled, reply)
 
 
 LOOK_EVERY_S = 5.0

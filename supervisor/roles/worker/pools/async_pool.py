@@ -147,7 +147,7 @@ class AsyncPool:
                     self._flush_soon()
                 self._wake.clear()
                 await self._wake.wait()
-        if self._quit.is_set() or self._polls.is_open:
+        if self._quit.is_set() or self._polls.is_open or self._polls.refused_acks:
             return  # it may have fetched runs: the agent ends the session, and they go back with it
         with suppress(*STORE_ERRORS):
             await self._store.run(self._runtime.close_session())

@@ -118,7 +118,7 @@ class SyncPool:
                 self._turn()
             else:
                 self._ring()
-        if self._polls.is_open:
+        if self._polls.is_open or self._polls.refused_acks:
             return  # it may have fetched runs: the agent ends the session, and they go back with it
         with suppress(*STORE_ERRORS):
             self._call(lambda: self._store.run(self._runtime.close_session()))

@@ -92,7 +92,10 @@ local function decide(open, ids, skip, most, is_suspect)
     end
   end
   plan.data, plan.att = data, att
-  if plan.is_held_up and not read('HLEN', keys.blocked(queue)) then return nil end
+  -- What the runs of this plan write: read here, since an error behind the first write would hide what was taken elsewhere.
+  if (plan.is_held_up or #plan.over > 0) and not read('HLEN', keys.blocked(queue)) then return nil end
+  if #plan.early > 0 and not read('ZCARD', keys.later(queue)) then return nil end
+  if #plan.gone + #plan.over > 0 and not read('HLEN', keys.err(queue)) then return nil end
   return plan
 end
 
@@ -131,7 +134,7 @@ local function write_limits(queue, list, plan, is_suspect)
   end
   for key, is_newer in pairs(plan.yield) do
     if is_newer then
-      ask_to_yield(key, redis.call('LLEN', keys.wait(queue, key)))
+      ask_to_yield(key, read('LLEN', keys.wait(queue, key)) or 0)
     end
   end
   if #plan.early > 0 then
@@ -239,7 +242,7 @@ local function take_suspect()
   return false
 end
 
--- Give the worker what it asks for; return the first error of a foreign key, if there was one.
+-- Give the worker what it asks for; return the first foreign key with its error, if there was one.
 local function fetch(turn)
   t = turn
   t.slots, t.buckets, t.lines, t.admitted, t.healed, t.heals, t.looks = {}, {}, {}, {}, {}, 0, t.want + LOOK_MAX

@@ -77,7 +77,8 @@ local function count(queue, name, n)
   stats[queue][name] = (stats[queue][name] or 0) + (n or 1)
 end
 
--- Everything below is of one turn `t`: session, now, history, dead_cap, first_child, and stale, to which ids are added.
+-- Everything below is of one turn `t`: session, now, history, dead_cap, first_child, and stale and refused, to which ids and
+-- `<queue> <id>` are added.
 
 local lists, born = {}, {} -- ready list to ids, queue to counts
 local function beget(parent, i)
@@ -170,26 +171,43 @@ local function finish(queue, id, outcome, attempt, fetched, more, data, att, kep
   return 'retry'
 end
 
--- Which acknowledgements count: those whose run the caller still owns, once. `owned` are their places.
+-- Whether the children of an acknowledgement can come into being: a key of their queues that is not ours would leave half of them.
+local checked = {}
+local function can_beget(more)
+  for child = more.first_child, more.first_child + more.children - 1 do
+    local queue, head = ARGV[t.first_child + child * CHILD + 1], string.sub(ARGV[t.first_child + child * CHILD + 3], 1, 3)
+    local place = queue .. ' ' .. head
+    if checked[place] == nil then
+      checked[place] = pcall(check_types, queue, head)
+    end
+    if not checked[place] then return false end
+  end
+  return true
+end
+
+-- Which acknowledgements count: those whose run the caller still owns, once. `owned` are their places, `refused` those
+-- of which nothing can be written now.
 local function own(of)
   local tokens, seen, token, attempt, fetched = redis.call('HMGET', keys.run(of.name), unpack(of.ids)), {}, '', '', ''
-  local owned, ids, over, later = {}, {}, {}, {}
+  local owned, ids, over, later, refused, stale = {}, {}, {}, {}, {}, {}
   for n, id in ipairs(of.ids) do
     if of.attempts[n] ~= attempt or of.fetched[n] ~= fetched then
       attempt, fetched = of.attempts[n], of.fetched[n]
       token = t.session .. '|' .. attempt .. '|' .. fetched
     end
-    if tokens[n] == token and not seen[id] then
+    local more = of.more[n]
+    if tokens[n] ~= token or seen[id] then
+      stale[#stale + 1] = id
+    elseif more and more.children > 0 and not can_beget(more) then
+      refused[#refused + 1] = id
+    else
       seen[id] = true
       owned[#owned + 1], ids[#ids + 1] = n, id
       local which = ENDS[of.outcomes[n]] and over or later
       which[#which + 1] = id
-    else
-      t.stale[#t.stale + 1] = id
-      count(of.name, 'stale_ack')
     end
   end
-  of.owned, of.owned_ids, of.over, of.later = owned, ids, over, later
+  of.owned, of.owned_ids, of.over, of.later, of.refused, of.stale = owned, ids, over, later, refused, stale
 end
 
 -- Raise, before the first write, if a key is not ours.
@@ -287,20 +305,21 @@ local function settle(of)
   history_extend(queue, t.history, lines)
 end
 
--- Settle all acknowledgements, and bring their children into being.
+-- Settle all acknowledgements, and bring their children into being. What a foreign key keeps from being written holds up no
+-- other: it is refused, and its caller sends it again.
 local function settle_acks(turn)
   t = turn
-  local checked = {}
-  for i = t.first_child, #ARGV, CHILD do
-    local head = string.sub(ARGV[i + 3], 1, 3)
-    if not checked[ARGV[i + 1] .. ' ' .. head] then
-      checked[ARGV[i + 1] .. ' ' .. head] = true
-      check_types(ARGV[i + 1], head)
-    end
-  end
   for _, of in ipairs(ack_queues) do
-    own(of)
-    check_ack_types(of)
+    if not (pcall(own, of) and pcall(check_ack_types, of)) then -- nothing of its queue was written
+      of.owned, of.refused, of.stale = {}, of.ids, {}
+    end
+    for _, id in ipairs(of.stale) do
+      t.stale[#t.stale + 1] = id
+      count(of.name, 'stale_ack')
+    end
+    for _, id in ipairs(of.refused) do
+      t.refused[#t.refused + 1] = of.name .. ' ' .. id
+    end
   end
   for _, of in ipairs(ack_queues) do
     keep_logs(of)

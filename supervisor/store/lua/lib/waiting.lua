@@ -23,12 +23,12 @@ local function add(lists, list, id)
 end
 
 -- A foreign key in one queue must not hide what was taken from another, or stop what was acknowledged from being recorded:
--- its error is told at the end, and only by a turn that did nothing else.
+-- its error is told at the end.
 local failed
 local function read(...)
   local reply = redis.pcall(...)
   if type(reply) == 'table' and reply['err'] then
-    failed = failed or reply['err']
+    failed = failed or select(2, ...) .. ': ' .. tostring(reply['err'])
     return nil
   end
   return reply
@@ -70,6 +70,7 @@ local function promote(queue, now)
       if not read('LLEN', list) then return false end
     end
   end
+  if #gone > 0 and not read('HLEN', keys.err(queue)) then return false end
   for _, id in ipairs(gone) do
     forget(queue, '', id)
   end
@@ -115,7 +116,10 @@ end
 -- again when it is taken.
 local function wake(queue)
   local keys = read('SRANDMEMBER', keys.woken(queue), WOKEN_MAX) or {}
-  if #keys == 0 or not read('HLEN', keys.blocked(queue)) then return end
+  if #keys == 0 then return end
+  for _, hash in ipairs({ keys.blocked(queue), keys.data(queue), keys.att(queue), keys.err(queue) }) do
+    if not read('HLEN', hash) then return end
+  end
   local heads, rung, looked, superseded = {}, {}, 0, 0
   for _, key in ipairs(keys) do
     local wait, held = keys.wait(queue, key), read('SCARD', keys.limit_slots(key))
@@ -123,7 +127,7 @@ local function wake(queue)
       looked = looked + 1
       local id = redis.call('LINDEX', wait, 0)
       if not id then
-        redis.call('SREM', keys.limit_queues(key), queue)
+        read('SREM', keys.limit_queues(key), queue)
         redis.call('SREM', keys.woken(queue), key)
         break
       end
@@ -141,6 +145,8 @@ local function wake(queue)
           ask_to_yield(key, redis.call('LLEN', wait))
         end
         redis.call('SREM', keys.woken(queue), key) -- the end of a holder will tell again
+        break
+      elseif data and not read('LLEN', ready(queue, data)) then
         break
       else
         redis.call('LPOP', wait)

@@ -31,12 +31,14 @@
 --
 -- Returns  LOST, now_ms: the session is not open, or a turn before this one is not known here: Redis went back, and what
 --          the caller has finished since is in its hands again. Nothing was done, and the caller must stop what it runs
---          TURN, now_ms, next_due_ms (or empty), stale ids, runs as id, data, `<queue>[ <charges>][ s][ @<fetched_ms>]`;
---          s: a suspect; fetched_ms: where it is not now_ms
+--          TURN, now_ms, next_due_ms (or empty), stale ids, runs as id, data, `<queue>[ <charges>][ s][ @<fetched_ms>]`,
+--          refused acknowledgements as `<queue> <id>`, the first key that is not ours where runs could not be fetched for
+--          one, and its error; s: a suspect; fetched_ms: where it is not now_ms
 --          error OLDSEQ: a later turn was answered
 --
 -- An acknowledgement counts only if its very execution, session, attempt and when it was fetched, still owns the run; else
--- its id comes back as stale and it has no effect. The same (session, seq) again does nothing and gets its runs again.
+-- its id comes back as stale and it has no effect. One whose queue, or that of a child, has a key that is not ours is refused:
+-- it has no effect yet, and is to be sent again in a later turn. The same (session, seq) again does nothing and gets its runs again.
 -- Children come into being with the acknowledgement that carries them, all of them or none (adr/0018). One whose id
 -- is in its queue already is left alone; one whose unique key another run holds ends at once (adr/0021).
 -- An id without data was cancelled: it is dropped and not counted.
@@ -63,7 +65,7 @@ local now_us = tonumber(time[1]) * 1000000 + tonumber(time[2])
 local now = math.floor(now_us / 1000)
 local at = whole(now)
 if redis.call('HEXISTS', keys.sessions, session) == 0 then return { 'LOST', at } end
-local stale, runs = {}, {}
+local stale, refused, runs = {}, {}, {}
 
 local given = {} -- for each of runs, what the record calls it: r or s, and its queue
 local function give(queue, id, data, att, is_suspect, fetched)
@@ -95,19 +97,22 @@ local function next_due()
 end
 
 -- A turn that was answered before: the reply again, from what was stored: `<seq> <wheel>`, then lines of ids of one
--- queue, `x` for stale ones, `r` and `s` for runs.
+-- queue, `x` for stale ones, `k` for refused ones, `r` and `s` for runs.
 local last = redis.call('HGET', keys.turns, session)
 local function give_again()
   for what, queue, ids in string.gmatch(last, '\n(%a) (%S+) ([^\n]+)') do
     for id in string.gmatch(ids, '%S+') do
-      local token = what ~= 'x' and redis.call('HGET', keys.run(queue), id)
+      local is_run = what == 'r' or what == 's'
+      local token = is_run and redis.pcall('HGET', keys.run(queue), id) -- an error of a key that is not ours is a table
       if what == 'x' then
         stale[#stale + 1] = id
-      elseif token and string.sub(token, 1, #session + 1) == session .. '|' then
-        local data = redis.call('HGET', keys.data(queue), id)
-        if data then
+      elseif what == 'k' then
+        refused[#refused + 1] = queue .. ' ' .. id
+      elseif type(token) == 'string' and string.sub(token, 1, #session + 1) == session .. '|' then
+        local data, att = redis.pcall('HGET', keys.data(queue), id), redis.pcall('HGET', keys.att(queue), id)
+        if type(data) == 'string' then
           local fetched = natural(string.match(token, '|(%d+)$'))
-          give(queue, id, data, redis.call('HGET', keys.att(queue), id), what == 's', fetched)
+          give(queue, id, data, type(att) == 'string' and att, what == 's', fetched)
         end
       end
     end
@@ -119,13 +124,14 @@ if last_seq and seq < last_seq then return redis.error_reply('OLDSEQ ' .. whole(
 if last_seq and seq > last_seq + 1 then return { 'LOST', at } end
 if last_seq == seq then
   give_again()
-  return { 'TURN', at, next_due(), stale, runs }
+  return { 'TURN', at, next_due(), stale, runs, refused, '' }
 end
 
 local turn = { session = session, letter = letter, want = want, want_suspect = want_suspect == '1', wheel = wheel, now = now,
-  now_us = now_us, history = history, dead_cap = dead_cap, first_child = first_child, stale = stale, due_at = due_at,
+  now_us = now_us, history = history, dead_cap = dead_cap, first_child = first_child, stale = stale, refused = refused, due_at = due_at,
   give = give, count = count }
 settle_acks(turn)
+turn.want = math.max(want - #refused, 0) -- its caller counted on the places of those
 
 -- Fetching.
 if want > 0 then
@@ -147,7 +153,6 @@ local function open_queues()
 end
 turn.open = open_queues()
 local failed = fetch(turn)
-if failed and #runs == 0 and acks == 0 then return redis.error_reply(failed) end
 
 -- What a repeated turn needs. Each leaves its number, also one that got nothing: a copy of it that comes after its caller
 -- went on would fetch runs that nobody asks for again, and a number that is missing shows that Redis went back.
@@ -155,6 +160,9 @@ local function record_of()
   local record = { whole(seq) .. ' ' .. whole((wheel + #given) % 10) }
   if #stale > 0 then
     record[2] = 'x - ' .. table.concat(stale, ' ')
+  end
+  for _, each in ipairs(refused) do
+    record[#record + 1] = 'k ' .. each
   end
   local n = 1
   while n <= #given do
@@ -169,4 +177,4 @@ local function record_of()
 end
 redis.call('HSET', keys.turns, session, record_of())
 write_stats()
-return { 'TURN', at, next_due(), stale, runs }
+return { 'TURN', at, next_due(), stale, runs, refused, failed or '' }

@@ -11,12 +11,10 @@ import pytest
 
 from supervisor.core.model import Kind
 from supervisor.core.supervision.states import ChildState
-from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.polling import poll
 from supervisor.roles.worker.polling.poll import SessionLostError
 from supervisor.roles.worker.pools import async_pool
 from supervisor.roles.worker.pools.async_pool import AsyncPool
-from supervisor.settings.sections.models import PoolSettings, Settings, WorkerKind
 from tenure import Context, Retry, job
 from tests.integration.roles.worker.worker_fixture import Faulty, WorkerKit, until
 
@@ -223,28 +221,6 @@ async def test_a_job_that_blocks_the_loop_is_named(shop: WorkerKit, logs: list[A
 
     warnings = [entry for entry in logs if entry["event"] == "loop_lag"]
     assert any(entry["jobs"] == ["blocking"] and entry["lag_s"] > 0.1 for entry in warnings)
-
-
-async def test_a_foreign_key_of_one_queue_hides_no_suspect_of_another(shop: WorkerKit) -> None:
-    """A process that is busy all the time makes room for it."""
-    both = PoolSettings(kind=WorkerKind.ASYNC, concurrency=5, queues=("broken", "default"))
-    shop.settings = Settings(cluster=shop.server.keys.cluster, workers={"test": both})
-    with shop.server.raw() as raw:
-        raw.set(shop.server.keys.queue("broken").stat, "another program's")
-
-    @job("accused")
-    async def accused() -> None:
-        """Wait for its turn."""
-
-    shop.suspect(shop.enqueue("accused"), kind=Kind.ASYNC)
-    runtime, store = shop.runtime(), shop.server.async_store()
-    runtime.presence._deadlines.append(runtime.clock.elapsed_ns() + 60 * SECOND_NS)  # of what it executes
-    pool = AsyncPool(runtime, store)
-    pool._loop = asyncio.get_running_loop()
-    await pool._look_for_suspects()
-    await store.close()
-
-    assert runtime.suspects.is_quiet
 
 
 async def test_a_suspect_gets_its_turn_although_the_worker_is_never_idle(

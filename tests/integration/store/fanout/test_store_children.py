@@ -161,13 +161,12 @@ def test_a_foreign_key_in_the_childrens_queue_stops_the_acknowledgement_as_a_who
     begin(world)
     key = f"{world.keys.queue('other').prefix}{part}"
     world.raw.set(key, "foreign")
-    call = finish(world, child("p/0"), child("p/1", queue="other"))
-    with pytest.raises(StoreRefusedError, match="another type"):
-        world.run(call)
+    children = child("p/0"), child("p/1", queue="other")
+    assert world.run(finish(world, *children)).refused == {("default", "p")}
     assert (world.state("p"), ids(world)) == ("running", {"p"})
 
     world.raw.delete(key)
-    world.run(call)
+    assert world.run(finish(world, *children)).refused == frozenset()
     assert (ids(world), ids(world, "other")) == ({"p/0"}, {"p/1"})
 
 

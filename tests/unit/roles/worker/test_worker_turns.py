@@ -12,6 +12,7 @@ from supervisor.core.effects import Call
 from supervisor.core.errors import EXIT_RESTART
 from supervisor.core.model import Kind, Outcome
 from supervisor.roles.worker.polling.poll import ACKS_MAX, PollSession, SessionLostError
+from supervisor.roles.worker.polling.refused_acks import KEPT_MAX
 from supervisor.store.keys import Keys
 from supervisor.store.queues.runs import Queues
 from supervisor.store.wire.envelope import Packed
@@ -45,9 +46,10 @@ def ack(run_id: str, *, children: int = 0, size: int = 10) -> Ack:
     return Ack(run_id=run_id, queue="a", attempt=1, outcome=Outcome.OK, children=spawned)
 
 
-def reply(*, lost: bool = False) -> TurnReply:
-    """Return an answer that brings nothing."""
-    return TurnReply(lost=lost, runs=[], stale=[], next_due_ms=None, now_ms=0, broken=[])
+def reply(*refused: str, lost: bool = False) -> TurnReply:
+    """Return an answer that brings nothing; ``refused``: runs of the queue ``a`` whose end is to be told again."""
+    of_a = frozenset(("a", run_id) for run_id in refused)
+    return TurnReply(lost=lost, runs=[], stale=[], refused=of_a, next_due_ms=None, now_ms=0, broken=[])
 
 
 def asked(call: Any) -> dict[str, Any]:
@@ -83,6 +85,48 @@ def test_what_ended_meanwhile_goes_into_the_next_turn() -> None:
 
     assert [item.run_id for item in subject.answered(reply())] == ["r1"]
     assert sent(subject.call(want=0)) == (2, ["r2"])
+
+
+def test_what_was_refused_is_settled_by_nothing_and_sent_again_when_it_is_time() -> None:
+    """Its neighbours are settled; it is no work until then, and none of it goes into a turn that is open."""
+    subject = turns()
+    for name in ("r1", "r2", "r3"):
+        subject.acknowledge(ack(name))
+    subject.call(want=0)
+    assert [item.run_id for item in subject.answered(reply("r1", "r3"))] == ["r2"]
+    assert (subject.has_work, len(subject.refused_acks)) == (False, 2)
+    assert sent(subject.call(want=1)) == (2, [])
+    subject.send_refused()
+    assert (subject.answered(reply()), len(subject.refused_acks)) == ([], 2)
+
+    subject.acknowledge(ack("r4"))
+    subject.send_refused()
+    assert sent(subject.call(want=0)) == (3, ["r1", "r3", "r4"])
+    assert [item.run_id for item in subject.answered(reply())] == ["r1", "r3", "r4"]
+    assert (subject.has_work, len(subject.refused_acks)) == (False, 0)
+
+
+def test_of_a_queue_with_so_many_refused_ends_nothing_more_is_fetched() -> None:
+    """Each keeps a place in the process, so that runs of the other queues would find none."""
+    subject = turns()
+    names = [f"r{number}" for number in range(KEPT_MAX)]
+    for name in names:
+        subject.acknowledge(ack(name))
+    subject.call(want=0)
+    subject.answered(reply(*names[1:]))
+    assert asked(subject.call(want=5))["queues"] == [("a", 5), ("b", 5)]
+    subject.answered(reply())
+    subject.acknowledge(ack("r9"))
+    subject.call(want=0)
+    subject.answered(reply("r9"))
+    for answer in (reply(), reply(*names, "r9"), reply()):
+        assert asked(subject.call(want=5, shares={"b": 3}))["queues"] == [("a", 0), ("b", 3)]
+        subject.answered(answer)
+        subject.send_refused()
+
+    subject.call(want=0)
+    subject.answered(reply())
+    assert asked(subject.call(want=5))["queues"] == [("a", 5), ("b", 5)]
 
 
 def test_a_lost_session_settles_nothing_and_asks_for_a_restart() -> None:
