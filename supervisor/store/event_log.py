@@ -57,7 +57,7 @@ class EventLog(CallBuilder):
     def read(self, *, after: str = "", since_ms: int = 0, count: int = READ_MAX) -> Call[list[KeptEvent]]:
         """Read at most ``count`` events, oldest first: those after one, or the newest since a time of Redis' clock."""
         args = {"after": after, "since_ms": since_ms, "count": min(count, READ_MAX)}
-        return self._call("event_read", args, _kept, keys={"log": self.keys.event_log})
+        return self._call("event_read", args, _kept)
 
 
 def _kept(reply: Any) -> list[KeptEvent]:

@@ -20,6 +20,9 @@ A script may have the line ``-- Includes  name``: ``lua/lib/name.lua`` is put in
 shared by two scripts is written once. A library may have it too. Keys and arguments that a library names
 in its header are those of the script that includes it.
 
+Redis takes the declared keys of a script for written ones. So one that is for users who may only read them declares the
+bare prefix, and names its keys, or is given what follows the prefix in theirs; all of a cluster have one slot.
+
 A server makes every function of a script anew at each call, which is a large part of the cost of a short one. So
 functions of libraries that a script does not use are left out; those that a script has under ``Deferred``, by their
 names or by that of their library, since most calls need none of them, are made when the first of them is called; and a
@@ -140,7 +143,10 @@ class CallBuilder:
 
     def _hash(self, key: str, parse: Callable[[Any], T]) -> Call[T]:
         """Return the call that reads a small hash; it declares the prefix, as those may who write no such key."""
-        return self._call("hash_read", {"name": key.removeprefix(self.keys.prefix)}, parse)
+        return self._call("hash_read", {"name": self._behind_prefix(key)}, parse)
+
+    def _behind_prefix(self, key: str) -> str:
+        return key.removeprefix(self.keys.prefix)
 
 
 def script_names() -> list[str]:
@@ -227,7 +233,12 @@ def _nested(parts: Sequence[str]) -> str:
 def _library(name: str, keys: Sequence[str], args: Sequence[str]) -> str:
     source = _read(f"lib/{name}")
     sections = _sections(name, source)
-    return _bound("KEYS", sections["KEYS"], keys) + _bound("ARGV", sections["ARGV"], args) + _with_keys(source)
+    given = [
+        f"KEYS[{keys.index(key) + 1}]" if key in keys else f"KEYS[1] .. ARGV[{args.index(key) + 1}]"
+        for key in sections["KEYS"]
+    ]
+    bound = f"local {', '.join(sections['KEYS'])} = {', '.join(given)} " if given else ""
+    return bound + _bound("ARGV", sections["ARGV"], args) + _with_keys(source)
 
 
 def _prelude(keys: Sequence[str], args: Sequence[str], rest: str | None) -> str:

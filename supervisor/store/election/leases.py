@@ -232,11 +232,12 @@ class Leases(CallBuilder):
     def view(self, *, with_presence: bool = False) -> Call[LeaseView]:
         """Read the lease."""
         alive = self._alive if with_presence else ""
-        return self._call("lease_view", {"alive": alive}, _view)
+        names = {name: self._behind_prefix(getattr(self.keys, name)) for name in ("lease", "genesis", "events")}
+        return self._call("lease_view", {"alive": alive, **names}, _view)
 
     def history(self, count: int) -> Call[list[LeaseEvent]]:
         """Read the events of the lease, newest first, at most ``count``."""
-        return self._call("lease_history", {"count": count}, _events)
+        return self._call("lease_history", {"count": count, "events": self._behind_prefix(self.keys.events)}, _events)
 
     def withdraw(self, *replicas: str) -> Call[None]:
         """Take replicas off the candidates, 1 to 100 of them."""

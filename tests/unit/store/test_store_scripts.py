@@ -112,7 +112,9 @@ def test_a_script_takes_what_an_older_client_sends() -> None:
     bound = "local ARGV = ARGV local prefix = KEYS[1] local session, history, dead_cap, detail = ARGV[1], ARGV[2], ARGV[3], "
     assert f"\n{bound}ARGV[4] local FIRST = 5 -- " in source
     assert source.count("\n") - source[: source.index(bound)].count("\n") == _read("release_runs").count("\n")
-    assert script("lease_view").source.count("local lease, genesis, events = KEYS[1], KEYS[2], KEYS[3] ") == 2
+    assert script("lease_release").source.count("local lease, genesis, events = KEYS[1], KEYS[2], KEYS[3] ") == 2
+    view = "local lease, genesis, events = KEYS[1] .. ARGV[2], KEYS[1] .. ARGV[3], KEYS[1] .. ARGV[4] "
+    assert view in script("lease_view").source
 
 
 FUNCTION = re.compile(r"^local function (\w+)", re.MULTILINE)

@@ -1,6 +1,6 @@
 -- Read events. Writes nothing.
 --
--- KEYS  log            stream
+-- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  after          id of the last one that is known, and the oldest first after it; or '' for the newest
 --       since_ms       only those that were added then or later, by Redis' clock; 0: all
 --       count          at most so many, and at most 1000
@@ -10,7 +10,7 @@
 local COUNT_MAX = 1000
 if not_whole(since_ms, count) or tonumber(count) < 1 then return refuse('since_ms or count') end
 if after ~= '' and not string.match(after, '^%d+%-%d+$') then return refuse('after must be the id of an event') end
-local count = math.min(tonumber(count), COUNT_MAX)
+local log, count = keys.event_log, math.min(tonumber(count), COUNT_MAX)
 local reply, found = {}, nil
 if after ~= '' then
   local read = redis.call('XREAD', 'COUNT', count, 'STREAMS', log, after)

@@ -12,6 +12,7 @@ import redis
 from msgspec import structs
 
 from supervisor.core.errors import StoreRefusedError
+from supervisor.core.events import Event
 from supervisor.core.jobs.job_spec import JobCard
 from supervisor.core.model import Kind, Outcome, Template
 from supervisor.settings.sections.models import RedisSettings
@@ -19,7 +20,8 @@ from supervisor.store.client import preflight
 from supervisor.store.client.preflight import PRODUCER_WRITES, AclRole, acl_rules
 from supervisor.store.client.sync_client import Store
 from supervisor.store.election.commands import Command, Commands, Word
-from supervisor.store.election.leases import Leases
+from supervisor.store.election.leases import LeaseCode, Leases
+from supervisor.store.event_log import EventLog
 from supervisor.store.keys import Keys
 from supervisor.store.producer.producer import Producer
 from supervisor.store.queues.control import QueueControl
@@ -117,6 +119,23 @@ def test_a_producer_that_enqueues_an_id_again_leaves_nothing_of_its_former_life(
         if tree.command("EVAL", "return redis.call('EXISTS', KEYS[1])", "1", f"{KEYS.prefix}{kind}:mine")
     ]
     assert left == (["progress"] if version == "earlier" else [])
+
+
+@pytest.mark.parametrize("role", ["producer", "reader"])
+def test_who_leads_and_what_happened_is_for_all_who_may_read(users: Users, role: AclRole) -> None:
+    """``tenure.leadership()`` of a program, and ``tenure status``: keys that a script declares count as written ones."""
+    tree = users.store("tree")
+    tree.run(Leases(KEYS).clear_hold(by="a"))
+    told = Event(
+        reason="reload_done", level="info", subject="", note="", count=1, first_ms=1, last_ms=1, replica="r", role="web"
+    )
+    tree.run(EventLog(KEYS).add([told], writer="w", batch=1, kept=10))
+    store = users.store(role)
+
+    assert store.run(Leases(KEYS).view()).code is LeaseCode.VIEW
+    assert store.run(Leases(KEYS).view(with_presence=True)).holder == ""
+    assert store.run(Leases(KEYS).history(5)) == tree.run(Leases(KEYS).history(5))
+    assert [each.event.reason for each in store.run(EventLog(KEYS).read())] == [told.reason]
 
 
 def test_a_producer_ends_no_run_whose_end_others_must_learn_of(users: Users) -> None:
