@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from supervisor.testing.world import S
 from tests.simulation.test_lost_marks import cluster
 
+STALLED_S = (0.4, 1.4, 2.3, 4.1, 4.9)
+TENTHS = (0, 3, 6, 9)
 
-@pytest.mark.parametrize("stalled_s", [0.4, 1.4, 2.3, 4.1, 4.9])
-def test_what_a_leader_was_behind_with_as_it_died_with_the_data_is_counted(stalled_s: float) -> None:
+
+@pytest.mark.parametrize(
+    ("stalled_s", "moments"),
+    [
+        *((stalled_s, TENTHS[number % 2 :: 2]) for number, stalled_s in enumerate(STALLED_S)),
+        *(pytest.param(stalled_s, TENTHS, marks=pytest.mark.long) for stalled_s in STALLED_S),
+    ],
+)
+def test_what_a_leader_was_behind_with_as_it_died_with_the_data_is_counted(
+    stalled_s: float, moments: Sequence[int]
+) -> None:
     """Nobody decided anything since it stood still, however late the others saw the data last."""
-    for tenths in range(0, 10, 3):
+    for tenths in moments:
         with cluster(3) as it:
             it.pass_s(20 + tenths / 10)
             leader = it.leader
