@@ -214,8 +214,12 @@ class Replica:
         row, now_ns = self.board.rows[SCHEDULER_SLOT], self.world.now_ns
         self._crashes_ns = [at for at in self._crashes_ns if now_ns - at < CRASHES_WITHIN_NS] + [now_ns]
         row.crashes = len(self._crashes_ns)
-        row.state = SlotState.BACKOFF
+        self._reap_scheduler(SlotState.BACKOFF)
         self.elector.wake()  # as the parent wakes the agent
+
+    def _reap_scheduler(self, state: SlotState) -> None:
+        row = self.board.rows[SCHEDULER_SLOT]
+        row.state, row.ended_generation = state, row.generation
 
     def replace_scheduler(self) -> None:
         """End the scheduler process and let the parent start another one, as it does after a crash."""
@@ -267,7 +271,7 @@ class Replica:
 
     def _scheduler_actor(self) -> Actor:
         def ended() -> None:
-            self.board.rows[SCHEDULER_SLOT].state = SlotState.STOPPED
+            self._reap_scheduler(SlotState.STOPPED)
 
         def stepped() -> None:
             self.board.rows[SCHEDULER_SLOT].progress += 1
