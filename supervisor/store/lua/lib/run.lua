@@ -318,3 +318,11 @@ local function forget_losses(queue, id)
     redis.call('HSET', keys.err(queue), id, rest .. '}')
   end
 end
+
+-- Whether a run that goes back unfinished runs alone next: it ended a process before, or more than LOSSES_FREE replicas in
+-- a row were lost while it was executed.
+local LOSSES_FREE = 2
+local function is_accused(queue, id, crashes)
+  local losses = string.match(redis.call('HGET', keys.err(queue), id) or '', ',"losses":(%d%d?)}$')
+  return crashes > 0 or (tonumber(losses) or 0) > LOSSES_FREE
+end

@@ -143,7 +143,7 @@ local function finish(queue, id, outcome, attempt, fetched, more, data, att, kep
       redis.call('ZADD', keys.later(queue), whole(t.now + more.delay), id)
       return 'giveback'
     end
-    redis.call('LPUSH', crashes > 0 and keys.suspect(queue, kind) or ready(queue, kind .. string.sub(data, 2, 2)), id)
+    redis.call('LPUSH', is_accused(queue, id, crashes) and keys.suspect(queue, kind) or ready(queue, kind .. string.sub(data, 2, 2)), id)
     ring(queue, kind, 1)
     return 'giveback'
   end

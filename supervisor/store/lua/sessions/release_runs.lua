@@ -21,7 +21,7 @@
 -- between, runs alone, and is dead at LOSSES_MAX. What must not run twice and may have begun is dead: "lost". A run whose
 -- end a person asked for, which its worker did not live to obey, ends cancelled.
 local FIELDS, DELAYS_MS, CRASHES_MAX = 3, { 0, 5000, 30000 }, 1000 -- as in job_options
-local LOSSES_FREE, LOSSES_MAX = 2, 6
+local LOSSES_MAX = 6
 local HOW = { unstarted = true, interrupted = true, vanished = true, crashed = true, suspect = true, precrashed = true,
   presuspect = true }
 local detail = string.gsub(string.sub(detail or '', 1, 200), '[%c|]', '/')
@@ -94,7 +94,7 @@ local function put_back(queue, id, how, has_begun, attempt, data, template)
   elseif how == 'crashed' or how == 'suspect' or losses > LOSSES_FREE then
     redis.call('RPUSH', keys.suspect(queue, letter), id)
   else
-    redis.call('LPUSH', crashes > 0 and keys.suspect(queue, letter) or ready(queue, data), id)
+    redis.call('LPUSH', is_accused(queue, id, crashes) and keys.suspect(queue, letter) or ready(queue, data), id)
   end
   ring(queue, letter, 1)
   return how == 'vanished' and 'interrupted' or how
