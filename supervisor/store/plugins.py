@@ -20,7 +20,7 @@ import msgspec
 from supervisor.core.json_values import read_json
 from supervisor.store.schedules.control import BATCH_MAX, REASON_MAX
 from supervisor.store.scripts import Call, CallBuilder
-from supervisor.store.wire.codec import number, pairs, text, texts
+from supervisor.store.wire.codec import foreign_number, number, pairs, text, texts
 
 RECORDS_MAX = 500
 RECORD_BYTES_MAX = 16 * 1024
@@ -130,7 +130,7 @@ def _record(stored: Any) -> PluginRecord | None:
         record = read_json(body, PluginRecord)
     except msgspec.DecodeError:
         return None  # there is none, or a later version wrote it
-    return msgspec.structs.replace(record, at_ms=int(at_ms))
+    return msgspec.structs.replace(record, at_ms=foreign_number(at_ms) or 0)
 
 
 def _records(reply: Any) -> list[PluginRecord]:

@@ -23,7 +23,7 @@ from supervisor.core.names import check_name
 from supervisor.store.keys import Keys
 from supervisor.store.queues.reads import PARTS
 from supervisor.store.scripts import Call, CallBuilder
-from supervisor.store.wire.codec import chunks, text, texts
+from supervisor.store.wire.codec import chunks, foreign_number, text, texts
 from supervisor.store.wire.poll import DEAD_CAP
 
 PAGE = 500
@@ -170,7 +170,7 @@ class Fsck(CallBuilder):
                     picture.limited.add(run_id)
                     picture.keys.update(each.partition(":")[2] for each in value[1:-1].split(";") if each[:1] == "c")
         for entry, count in (yield from self._pages(queue, "stale")):
-            picture.stale[entry] = int(count) if count.isdecimal() else 0
+            picture.stale[entry] = foreign_number(count) or 0
         return picture
 
     def _place(self, picture: _Picture, queue: str, part: str) -> Calls[None]:

@@ -22,7 +22,7 @@ from supervisor.core.errors import PayloadTooLargeError
 from supervisor.core.json_values import json_reader
 from supervisor.store.keys import Keys
 from supervisor.store.scripts import Argument, Call, CallBuilder
-from supervisor.store.wire.codec import number, pairs, text, texts, unpack_json
+from supervisor.store.wire.codec import foreign_number, number, pairs, text, texts, unpack_json
 from supervisor.store.wire.envelope import check_run_id
 
 STEPS_MAX = 100
@@ -216,9 +216,9 @@ class RunLogs(CallBuilder):
 def _logs(reply: Any) -> list[AttemptLog]:
     found: dict[int, AttemptLog] = {}
     for name, body in pairs(reply):
-        if (at := text(name)).isdecimal():
+        if (at := foreign_number(name)) is not None:
             with suppress(msgspec.DecodeError):  # written by hand, or by a newer version
-                found[int(at)] = _read_log(body)
+                found[at] = _read_log(body)
     return [found[at] for at in sorted(found)]
 
 
@@ -264,7 +264,8 @@ def _tally(reply: Any) -> Tally | None:
     fields = {text(name): value for name, value in pairs(reply)}
     if "total" not in fields:
         return None
-    told = sorted((int(name[2:]), value) for name, value in fields.items() if name.startswith("e:"))
+    numbered = ((foreign_number(name[2:]), value) for name, value in fields.items() if name.startswith("e:"))
+    told = sorted((at, value) for at, value in numbered if at is not None)
     following = [text(value).split(" ", 4) for name, value in sorted(fields.items()) if name.startswith("then:")]
     return Tally(
         total=number(fields["total"]),

@@ -167,3 +167,17 @@ def test_a_record_of_a_later_version_is_passed_over(world: StoreCalls) -> None:
     world.raw.hset(world.keys.plugins, "aws d", '1 {"plugin":7}')
 
     assert world.run(Plugins(world.keys).read()) == []
+
+
+@pytest.mark.parametrize("at_ms", ["x", "", "9" * 5000])
+def test_a_record_of_a_time_that_nobody_writes_hides_no_other(world: StoreCalls, at_ms: str) -> None:
+    """It is shown without one."""
+    plugins = Plugins(world.keys)
+    for name in ("one", "two"):
+        world.run(plugins.write(PluginRecord(plugin=name, digest="d", state="OK")))
+    _, _, body = world.raw.hget(world.keys.plugins, "one d").decode().partition(" ")
+    world.raw.hset(world.keys.plugins, "one d", f"{at_ms} {body}")
+
+    one, two = world.run(plugins.read())
+    assert (one.plugin, one.at_ms, two.plugin) == ("one", 0, "two")
+    assert two.at_ms > 0

@@ -162,3 +162,14 @@ def test_an_acknowledgement_with_unknown_marks_is_refused(world: StoreCalls, mar
     with pytest.raises(StoreRefusedError, match="BADARG"):
         world.run(replace(call, args=args))
     assert world.run(world.queues.show("a")).state == "running"
+
+
+@pytest.mark.parametrize("number", ["9" * 5000, "\N{ARABIC-INDIC DIGIT THREE}", "-1"])
+def test_a_number_of_an_execution_that_nobody_writes_hides_no_output(world: StoreCalls, number: str) -> None:
+    """It is left out, as what cannot be read under a number of ours."""
+    world.open(S)
+    end(world, item("a", "failed\n"))
+    known = world.raw.hget(world.keys.run_log("a"), "1")
+    world.raw.hset(world.keys.run_log("a"), number, known)
+
+    assert kept(world, "a") == ["failed\n"]
