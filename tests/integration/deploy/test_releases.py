@@ -14,6 +14,7 @@ import yaml
 from packaging.version import Version
 
 from supervisor.version import __version__
+from tests.kit.tables import table
 from tests.releasing import chart_version, refusal
 
 ROOT = Path(__file__).parents[3]
@@ -56,7 +57,7 @@ def test_a_version_is_pep_440_and_gives_one_of_the_chart(version: str, of_chart:
     assert refusal(f"v{version}", version) is None
 
 
-@pytest.mark.parametrize(
+@table(
     "version", ["", "1.2", "1.2.3dev1", "1.2.3-rc1", "01.2.3", "1.2.3.0", "1.2.3rc0", "1.2.3a1", "1.2.3.dev1+local", "v1.2.3", "1.2.3\n"]
 )  # fmt: skip
 def test_another_version_is_not_released(version: str) -> None:

@@ -12,6 +12,7 @@ from supervisor.core.jobs.job_spec import JobCard
 from supervisor.core.jobs.limits import limits_of
 from supervisor.core.jobs.registry import JobSpec, Registry, job
 from supervisor.core.model import Template
+from tests.kit.tables import table
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +69,7 @@ def test_an_option_becomes_fields_of_every_run(
         assert {name: getattr(template, name) for name in fields} == fields
 
 
-@pytest.mark.parametrize(
+@table(
     ("options", "message"),
     [
         (

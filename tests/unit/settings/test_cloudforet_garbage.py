@@ -15,6 +15,7 @@ from supervisor.app.configuration import load
 from supervisor.core.errors import ConfigError
 from supervisor.importers.cloudforet.python_source import read_module
 from supervisor.importers.cloudforet.report import ImportReport
+from tests.kit.tables import table
 
 KEYS = st.sampled_from(
     [
@@ -80,7 +81,7 @@ def test_a_list_or_mapping_where_a_word_belongs_is_a_problem(
         load(files=[file], environ={}, flags={}, compat="cloudforet")
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "A = [", "A = {1: 2, None: 3, b'x': 4}\n", "A = B = 5\nA += 1\nC: int = 7\nD: int\n", "A, B = 1, 2\n", "A = -1\nB = -'x'\n", "A = 1j\n",
@@ -120,7 +121,7 @@ def test_a_value_that_yaml_does_not_have_is_a_problem(
 BEFORE = "SCHEDULERS = {'s': {'backend': 'a.B', 'queue': 'q', 'interval': 60}}\nOTHER = {'a': 1}\n"
 
 
-@pytest.mark.parametrize(
+@table(
     "text",
     [
         "SCHEDULERS.update({'t': {}})\n", "SCHEDULERS['s'].update(queue='r')\n", "SCHEDULERS.setdefault('t', {})['queue'] = 'r'\n", "SCHEDULERS.__setitem__('t', {})\n",

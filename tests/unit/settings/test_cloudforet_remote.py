@@ -9,6 +9,7 @@ import pytest
 from supervisor.importers.cloudforet import fetch
 from supervisor.importers.cloudforet.fetch import FetchTarget
 from supervisor.settings.document import Node
+from tests.kit.tables import table
 from tests.unit.settings.cloudforet_desk import QUEUES, CloudforetDesk
 
 URL = "https://config.example/identity.yaml"
@@ -45,7 +46,7 @@ def test_https_does_not_lead_to_plain_http() -> None:
         fetch.fetch(FetchTarget(Node("", "a:1"), (), "http://127.0.0.1:1/x", None))
 
 
-@pytest.mark.parametrize(
+@table(
     ("text", "problem"),
     [
         (f"packages: [spaceone.identity]\n{REMOTE}", f"packages: {CODE}"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.kit.tables import table
 from tests.unit.settings.cloudforet_desk import QUEUES, CloudforetDesk, due, native, notices
 
 START = datetime(2025, 1, 1, 10, 20, tzinfo=UTC)
@@ -14,7 +15,7 @@ START_MS = int(START.timestamp() * 1000)
 HOUR_MS = 3_600_000
 
 
-@pytest.mark.parametrize(
+@table(
     ("keys", "trigger"),
     [
         ("interval: 1\nminute: ':15'", {"cron": "15 * * * *"}),
@@ -45,7 +46,7 @@ def test_a_timing_is_what_the_original_made_of_it(
     assert {key: found[key] for key in ("cron", "every", "phase") if key in found} == trigger
 
 
-@pytest.mark.parametrize(
+@table(
     ("keys", "problem"),
     [
         (

@@ -15,6 +15,7 @@ from supervisor.core.schedules.templating import render
 from supervisor.core.schedules.triggers import trigger_of
 from supervisor.settings.document import Node, wrap
 from supervisor.settings.schedules.definitions import validate_schedules
+from tests.kit.tables import table
 
 Problems = Callable[[str], list[str]]
 
@@ -179,7 +180,7 @@ def test_placeholders_are_checked_and_kept(known: Registry) -> None:
 # --- what is refused ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@table(
     ("fields", "message"),
     [
         ({}, "a: has none of every, cron, calendar_interval, at, after_completion, when and after; add one, e.g. every: 10m"),

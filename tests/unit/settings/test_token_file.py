@@ -19,6 +19,7 @@ from supervisor.settings.web.tokens import (
     parse_tokens,
     read_tokens,
 )
+from tests.kit.tables import table
 
 PATTERN = st.from_regex(r"[a-z0-9.*_:/-]{1,12}", fullmatch=True)
 
@@ -50,7 +51,7 @@ def test_a_line_is_a_name_a_digest_and_scopes(tmp_path: Path) -> None:
     assert find_token(tokens, "\udcff") is None  # what a header with stray bytes becomes
 
 
-@pytest.mark.parametrize(
+@table(
     ("line", "message"),
     [
         ("deploys s3cret admin", "deploys: the second word is not sha256: and 64 hex digits"),

@@ -23,6 +23,7 @@ from supervisor.store.schedules.reads import Views
 from tests.integration.roles.web.api_client import KEYS, TOKENS, ask, line
 from tests.kit.canary import CANARY, show_nothing_secret
 from tests.kit.servers import RealServer
+from tests.kit.tables import table
 from tests.kit.waiting import wait_until
 
 ROOT = Path(__file__).parents[4]
@@ -112,7 +113,7 @@ def test_a_run_is_in_the_trace_of_the_request_that_asked_for_it(api: Any, store:
     assert (traced.envelope.traceparent, bare.envelope.traceparent) == (trace, "")
 
 
-@pytest.mark.parametrize(
+@table(
     ("job", "body", "code"),
     [
         ("no.such", {}, 404),

@@ -18,6 +18,7 @@ from supervisor.roles.web.api.schedules import SCHEDULES_MAX
 from supervisor.settings.schedules.definitions import validate_schedules
 from tests.integration.roles.web.api_client import ask
 from tests.kit.builders import StoreCalls, envelope
+from tests.kit.tables import table
 from tests.kit.waiting import wait_until
 
 DAILY = {"job": "mail.send", "every": "1d", "labels": {"source": "web"}}
@@ -60,7 +61,7 @@ def test_what_is_not_named_is_deleted_by_its_labels(api: Any, world: StoreCalls)
     assert sorted(world.stored()) == ["b", "team/nightly"]
 
 
-@pytest.mark.parametrize(
+@table(
     ("schedules", "why"),
     [
         ({"a": DAILY, "b": {"job": "mail.send", "cron": "61 * * * *"}}, "61 is not within 0-59"),

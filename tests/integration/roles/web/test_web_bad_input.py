@@ -12,11 +12,12 @@ from supervisor.roles.web import handlers
 from supervisor.roles.web.api.routes import PATH
 from supervisor.store.queues.sessions import Sessions
 from tests.integration.roles.web.api_client import KEYS, ask
+from tests.kit.tables import table
 
 TOO_LARGE = "99999999999999999999"
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "body"),
     [
         ("schedules/team/nightly/trigger", {"key": "k" * 400}), ("schedules/team/nightly/trigger", {"key": "a/b:c@d!e"}),

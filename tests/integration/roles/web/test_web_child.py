@@ -19,6 +19,7 @@ from supervisor.roles.web import cluster_snapshot, connection_limit, connection_
 from supervisor.roles.web.connection_table import BUSY_MAX, CONNECTIONS_MAX, PER_ADDRESS_MAX, SILENT_MAX
 from supervisor.roles.web.responses import HEADERS
 from tests.integration.roles.web.conftest import BOUND_S, readable
+from tests.kit.tables import table
 from tests.kit.waiting import wait_until
 
 
@@ -258,7 +259,7 @@ def test_a_request_beyond_the_limits_is_refused(web: Any) -> None:
     assert {json.loads(line)["level"] for line in web.log.read_text().splitlines()} <= {"debug", "info"}
 
 
-@pytest.mark.parametrize(
+@table(
     "request_bytes",
     [
         *MALFORMED.values(),
@@ -272,7 +273,6 @@ def test_a_request_beyond_the_limits_is_refused(web: Any) -> None:
         b"CONNECT localhost:1 HTTP/1.1\r\nHost: localhost\r\n\r\n",
         b"GET https://localhost/livez HTTP/1.1\r\nHost: localhost\r\n\r\n",
     ],
-    ids=[*MALFORMED, "health", "404", "405", "421", "absent", "417", "asterisk", "connect", "absolute"],
 )
 def test_every_answer_has_the_headers_and_no_banner(web: Any, request_bytes: bytes) -> None:
     """Also those that no handler made, such as an error of the parser."""

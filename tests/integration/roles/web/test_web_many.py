@@ -14,6 +14,7 @@ from supervisor.store.schedules.definitions import Change, Definitions
 from supervisor.store.schedules.reads import Views
 from tests.integration.roles.web.api_client import KEYS, SESSION, ask, line
 from tests.kit.builders import StoreCalls, envelope
+from tests.kit.tables import table
 
 NOT_MAIL = "the token mailer is not for job report.make in queue default"
 
@@ -117,7 +118,7 @@ def test_a_limited_token_pauses_of_a_selection_what_it_reaches(api: Any, world: 
     assert results(shown) == {"a": NOT_MAIL, "b": "resumed", "x": "there is no schedule 'x'"}
 
 
-@pytest.mark.parametrize(
+@table(
     "wrong",
     [
         {},

@@ -13,6 +13,7 @@ from supervisor.roles.web.api.routes import PATH
 from supervisor.store.schedules.definitions import Change, Definitions
 from tests.integration.roles.web.api_client import KEYS, ask, line
 from tests.kit.builders import StoreCalls
+from tests.kit.tables import table
 
 NIGHT = {"cron": "30 2 * * *", "timezone": "Europe/Berlin", "from": "2027-03-27T00:00Z", "limit": "2"}
 TIMES = [
@@ -65,7 +66,7 @@ def test_a_schedule_and_an_expression_are_explained(api: Any, world: StoreCalls)
     assert (every[0]["local"], len(every)) == ("2026-11-01T01:30:00Z", 100)
 
 
-@pytest.mark.parametrize(
+@table(
     ("path", "query", "code"),
     [
         ("/schedules/none/next", {}, 404),
