@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from random import Random
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
@@ -44,20 +45,28 @@ def test_without_a_fault_each_run_is_executed_once() -> None:
     assert world.lost == set()
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name.lower())
-def test_one_fault_at_any_position_loses_and_doubles_nothing(fault: Fault) -> None:
+def at_positions(which: int) -> list[Any]:
+    """Return each fault with every second position, the other ones for the next fault; with all for the long tests."""
+    halves = [pytest.param(each, (n + which) % 2, 2, id=each.name.lower()) for n, each in enumerate(FAULTS)]
+    return halves + [
+        pytest.param(each, 0, 1, id=f"{each.name.lower()}, all", marks=pytest.mark.long) for each in FAULTS
+    ]
+
+
+@pytest.mark.parametrize(("fault", "first", "step"), at_positions(0))
+def test_one_fault_at_any_position_loses_and_doubles_nothing(fault: Fault, first: int, step: int) -> None:
     """Session, fetch, acknowledgement, end: whichever call it strikes."""
     calls = simulate(lambda _position: Fault.NONE).position
-    for struck in range(calls):
+    for struck in range(first, calls, step):
         world = simulate(lambda position, struck=struck: fault if position == struck else Fault.NONE)
         assert world.lost or fault not in DEADLY
 
 
-@pytest.mark.parametrize("second", FAULTS, ids=lambda fault: fault.name.lower())
-def test_a_fault_right_after_a_lost_reply_loses_and_doubles_nothing(second: Fault) -> None:
+@pytest.mark.parametrize(("second", "first", "step"), at_positions(1))
+def test_a_fault_right_after_a_lost_reply_loses_and_doubles_nothing(second: Fault, first: int, step: int) -> None:
     """The repeated turn is where a protocol that counts on its answer breaks."""
     calls = simulate(lambda _position: Fault.NONE).position
-    for struck in range(calls):
+    for struck in range(first, calls, step):
         plan = {struck: Fault.REPLY_LOST, struck + 1: second}
         simulate(lambda position, plan=plan: plan.get(position, Fault.NONE))
 

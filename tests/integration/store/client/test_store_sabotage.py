@@ -16,6 +16,7 @@ from supervisor.store.scripts import script, script_names
 from supervisor.store.wire.poll import Ack
 from tests.kit.builders import StoreCalls, envelope, schedule
 from tests.kit.servers import on_both
+from tests.kit.tables import table
 
 S = "r.1/w-0/1"
 PARTS = ["data", "run", "att", "later", "dead", "hist", "stat", "ready:a:1", "suspect:a", "bell:a"]
@@ -133,9 +134,10 @@ def test_a_fire_that_meets_a_foreign_key_is_refused(world: StoreCalls, part: str
 
 
 @on_both()
-@pytest.mark.parametrize("name", script_names())
+@table("name", script_names())
 def test_no_script_survives_garbage_with_an_effect_or_a_global(world: StoreCalls, name: str) -> None:
-    """Wrong arguments get an error or an empty answer; the fixture then checks the interpreter."""
+    """Wrong arguments get an error or an empty answer, and the interpreter is as it was."""
+    world.raw.flushall()
     item, term = script(name), world.lead()
     keys = tuple(world.keys.prefix if key == "prefix" else f"{world.keys.prefix}{key}" for key in item.key_names)
     for garbage in ("", "x", "-1", "1" * 400, "\n|, "):
@@ -147,6 +149,7 @@ def test_no_script_survives_garbage_with_an_effect_or_a_global(world: StoreCalls
         assert "nil value" not in error
     assert world.raw.exists(world.keys.queue("x").data) == 0
     assert world.raw.exists(world.keys.schedule_mark) == 0
+    assert world.raw.eval("return redis.call('PING')['ok']", 0) == b"PONG"
 
 
 def test_memory_that_is_full_lets_what_is_queued_run_but_nothing_be_added(world: StoreCalls) -> None:
