@@ -95,6 +95,34 @@ local function queues_named(first)
   return found
 end
 
+-- Whether a user of Redis may write a hash. Redis before 7 cannot say, and has no users who may write a part.
+local function may_write(key)
+  return not redis.acl_check_cmd or redis.acl_check_cmd('HSET', key, 'field', 'value')
+end
+
+-- The hash that a change to a run is written to beside its queue, and that this user may not write, as a producer's may not:
+-- of its schedule, or the tally of the run that counts it. `of`: only schedule, or only tally; none: either.
+local function beyond(queue, id, of)
+  local header, schedule = header_of(redis.call('HGET', keys.data(queue), id) or ''), string.match(id, '^([^@!]+)[@!]')
+  local above = of ~= 'schedule' and header and limits_in(header).above
+  local key = above and keys.tally(string.sub(id, 1, above))
+  if schedule and not key and of ~= 'tally' and (redis.call('HEXISTS', keys.schedule_def, schedule) == 1
+    or redis.call('HEXISTS', keys.schedule_live, schedule) == 1) then
+    key = keys.schedule_live
+  end
+  return key and not may_write(key) and key or nil
+end
+
+-- A refusal, before the first write, where one of `ids`, of `job`, is beyond this user; nil where all may be changed.
+local function refused_beyond(queue, ids, job, of, what)
+  if may_write(keys.schedule_live) and may_write(keys.tally('id')) then return nil end
+  for _, id in ipairs(ids) do
+    if beyond(queue, id, of) and is_of(redis.call('HGET', keys.data(queue), id), job) then
+      return redis.error_reply('NOPERM a schedule or another run counts ' .. id .. ', which is for users of trees to ' .. what)
+    end
+  end
+end
+
 -- Where a run with `data` is, and its fence, its time, the concurrency key it waits for, or the list it waits in.
 local function place_of(queue, id, data)
   local token = redis.call('HGET', keys.run(queue), id)

@@ -13,13 +13,16 @@
 --          of its unique key, else empty
 --
 -- To the tail, with no attempts and no crashes charged, so that it has as many as a new run; they count as interruptions
--- now, which cost nothing, so that the fence that its code sees still grows. Its last error stays until it ends.
+-- now, which cost nothing, so that the fence that its code sees still grows. Its last error stays until it ends. A user of
+-- Redis who may not write the tally of the run that counts one is refused (NOPERM) before anything is changed.
 if not_whole(delay_ms, history) or tonumber(delay_ms) < 0 or tonumber(history) < 0 or #ARGV < FIRST or #ARGV > FIRST + 99 then
   return refuse('delay_ms, history and up to 100 ids')
 end
 local wait, history, now = tonumber(delay_ms), tonumber(history), now_ms()
 check_queue(queue)
 redis.call('HLEN', keys.limit_unique)
+local beyond = refused_beyond(queue, { unpack(ARGV, FIRST) }, job, 'tally', 'requeue')
+if beyond then return beyond end
 
 local function requeue(id)
   local data = redis.call('HGET', keys.data(queue), id)

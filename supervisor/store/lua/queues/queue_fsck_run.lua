@@ -12,13 +12,17 @@
 --
 -- A run is in exactly one place: running, later, dead, blocked, or one entry of the list that its data names. An entry
 -- of a list counts unless it is stale. What is mended loses nothing: a run in no place goes to the head of its list, one
--- in several keeps the one in which most has happened; what must not run twice and may have begun is dead: "lost".
+-- in several keeps the one in which most has happened; what must not run twice and may have begun is dead: "lost". A user
+-- of Redis who may not write what an end causes is refused (NOPERM) before anything is mended.
 if not_whole(dead_cap) or (is_mending ~= '0' and is_mending ~= '1') or (how ~= 'all' and how ~= 'limits') or #ARGV < FIRST or #ARGV > FIRST + 99 then
   return refuse('is_mending 0 or 1, dead_cap, how, and up to 100 ids')
 end
 local is_mending, dead_cap, now = is_mending == '1', tonumber(dead_cap), now_ms()
 check_queue(queue)
 redis.call('HLEN', keys.limit_unique)
+if is_mending and not (may_write(keys.schedule_live) and may_write(keys.tally('id'))) then
+  return redis.error_reply('NOPERM runs of schedules and of other runs may be among those, which are for users of trees to mend')
+end
 local reply = {}
 
 -- Note a fault; whether it is to be mended.

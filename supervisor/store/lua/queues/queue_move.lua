@@ -12,7 +12,8 @@
 --
 -- From the head to the tail, so that their order stays. A run leaves one queue and enters the other in this one step: it
 -- is never in both, and never in none. One that stays in a list goes to its tail. One that waits for a concurrency key
--- goes to the tail of a ready list, and waits again if it must.
+-- goes to the tail of a ready list, and waits again if it must. A user of Redis who may not tell the schedule of one is
+-- refused (NOPERM) before the page is changed.
 if not_whole(count, offset) or tonumber(count) < 1 or tonumber(count) > 100 or tonumber(offset) < 0 or queue == target then
   return refuse('two queues, a count of 1 to 100, and an offset')
 end
@@ -29,6 +30,11 @@ if is_later then
     ids[#ids + 1], due[#due + 1] = page[n], page[n + 1]
   end
 else
+  ids = redis.call('LRANGE', from, 0, count - 1)
+end
+local beyond = refused_beyond(queue, ids, '', 'schedule', 'move')
+if beyond then return beyond end
+if not is_later then
   ids, skipped, places = take_entries(queue, part, tonumber(count))
 end
 

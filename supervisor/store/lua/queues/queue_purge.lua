@@ -15,6 +15,7 @@
 --
 -- All runs: from the head of the list, so each page leaves a shorter one. Those of one job: from the tail, where nothing
 -- that is fetched or added meanwhile can shift an entry past the page unseen.
+-- A user of Redis who may not write what the end of one of them causes is refused (NOPERM) before the page is changed.
 if not_whole(position, count, history) or tonumber(position) < 0 or tonumber(count) < 1 or tonumber(count) > 100 then
   return refuse('position, a count of 1 to 100, and history must be whole numbers')
 end
@@ -44,6 +45,8 @@ if part == 'later' then
       ids[#ids + 1] = page[2][n]
     end
   end
+  local beyond = refused_beyond(queue, ids, job, nil, 'end')
+  if beyond then return beyond end
   for n, data in ipairs(data_of(ids)) do
     if is_of(data, job) then
       redis.call('ZREM', key, ids[n])
@@ -58,6 +61,8 @@ if part == 'later' then
 end
 
 if job == '' then
+  local beyond = refused_beyond(queue, redis.call('LRANGE', key, 0, count - 1), job, nil, 'end')
+  if beyond then return beyond end
   local ids, skipped, places = take_entries(queue, part, count)
   for n, id in ipairs(ids) do
     local data = not skipped[n] and redis.call('HGET', keys.data(queue), id)
@@ -71,6 +76,8 @@ if job == '' then
 end
 
 local ids = redis.call('LRANGE', key, -(position + count), -(position + 1))
+local beyond = refused_beyond(queue, ids, job, nil, 'end')
+if beyond then return beyond end
 local datas = data_of(ids)
 for n, id in ipairs(ids) do
   if datas[n] and job_of(datas[n]) == job and redis.call('HEXISTS', keys.data(queue), id) == 1 then

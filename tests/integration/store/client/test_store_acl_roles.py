@@ -11,10 +11,12 @@ import pytest
 import redis
 from msgspec import structs
 
+from supervisor.core.effects import drive
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.events import Event
 from supervisor.core.jobs.job_spec import JobCard
 from supervisor.core.model import Kind, Outcome, Template
+from supervisor.operations import queues as operations
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.client import preflight
 from supervisor.store.client.preflight import PRODUCER_WRITES, AclRole, acl_rules
@@ -24,7 +26,7 @@ from supervisor.store.election.leases import LeaseCode, Leases
 from supervisor.store.event_log import EventLog
 from supervisor.store.keys import Keys
 from supervisor.store.producer.producer import Producer
-from supervisor.store.queues.control import QueueControl
+from supervisor.store.queues.control import QueueControl, RequeueCode
 from supervisor.store.queues.run_records import Tallies
 from supervisor.store.queues.runs import Enqueued, Queues
 from supervisor.store.queues.sessions import Sessions
@@ -138,34 +140,106 @@ def test_who_leads_and_what_happened_is_for_all_who_may_read(users: Users, role:
     assert [each.event.reason for each in store.run(EventLog(KEYS).read())] == [told.reason]
 
 
-def test_a_producer_ends_no_run_whose_end_others_must_learn_of(users: Users) -> None:
-    """The run would be gone, and what counts it would wait for its end for ever. What nobody counts it may end."""
-    tree, queues = users.store("tree"), Queues(KEYS)
+FIRED = "s@1700000000000"
+
+
+def counted(tree: Store, *more: str) -> Queues:
+    """Put a run that a fan-out counts, one that a schedule made, and others that nobody counts; both are followed."""
+    queues = Queues(KEYS)
     tree.run(Sessions(KEYS).open("r.1/w-0/1", {"slot": "w-0"}))
     tree.run(queues.enqueue(envelopes=[envelope("p")], delays_ms=[0], nonce="n"))
     turn = functools.partial(queues.turn, session="r.1/w-0/1", kind=Kind.ASYNC, queues=["default"], want_suspect=False)
     (fetched,) = tree.run(turn(seq=1, want=1)).runs
     ack = end("p", Outcome.OK, child("p", "a"), attempt=fetched.attempt, keep=60_000, then=[follow("p>next")])
     tree.run(turn(seq=2, want=0, acks=[structs.replace(ack, fetched_ms=fetched.fetched_ms)]))
-    fired, alike = envelope("s@1700000000000"), envelope("other@1700000000000")
-    tree.run(queues.enqueue(envelopes=[fired, alike], delays_ms=[0, 0], nonce="m"))
-    tree.command(
-        "EVAL", f"return redis.call('HSET', KEYS[1], 's', 'default {fired.id}')", "1", f"{KEYS.prefix}schedule:live"
-    )
+    put = [envelope(FIRED), *map(envelope, more)]
+    tree.run(queues.enqueue(envelopes=put, delays_ms=[0] * len(put), nonce="m"))
+    told = f"return redis.call('HSET', KEYS[1], 's', 'default {FIRED}')"
+    tree.command("EVAL", told, "1", f"{KEYS.prefix}schedule:live")
+    return queues
 
+
+def test_a_producer_ends_no_run_whose_end_others_must_learn_of(users: Users) -> None:
+    """The run would be gone, and what counts it would wait for its end for ever. What nobody counts it may end."""
+    tree, alike = users.store("tree"), "other@1700000000000"
+    queues = counted(tree, alike)
     producer = Producer(users.settings("producer"), cluster="roles")
     try:
-        for run_id in ("p/a", fired.id):
+        for run_id in ("p/a", FIRED):
             with pytest.raises(StoreRefusedError, match=f"another run counts {run_id}, which is for users of trees"):
                 Run(run_id, producer=producer).cancel()
             assert tree.run(queues.show(run_id)).state == "queued"
-        assert Run(alike.id, producer=producer).cancel()
+        assert Run(alike, producer=producer).cancel()
     finally:
         producer.close()
 
-    tree.run(QueueControl(KEYS).cancel([("", "p/a", ""), ("", fired.id, "")], by="operator"))
+    tree.run(QueueControl(KEYS).cancel([("", "p/a", ""), ("", FIRED, "")], by="operator"))
     assert tree.run(Tallies(KEYS).read("p")).left == 0
     assert tree.run(queues.show("p>next")).state == "queued"
+
+
+@pytest.mark.parametrize(("what", "job"), [("purge", ""), ("purge", "tests.noop"), ("move", "")])
+def test_a_producer_changes_no_page_of_a_queue_in_which_others_count_runs(users: Users, what: str, job: str) -> None:
+    """The script ended half-way: runs that it had taken out of their list waited in none. Others it may change."""
+    tree, store, control = users.store("tree"), users.store("producer"), QueueControl(KEYS)
+    queues = counted(tree, "plain")
+
+    def change(by: Store) -> int:
+        if what == "move":
+            return by.run(control.move("default", "other", "ready:a:1")).moved
+        return by.run(control.purge("default", "ready:a:1", job=job)).ended
+
+    with pytest.raises(StoreRefusedError, match=r"another run counts \S+, which is for users of trees to"):
+        change(store)
+
+    assert tree.run(queues.fsck("default")) == []
+    assert tree.run(queues.counts("default")).ready_total == 3
+    assert tree.run(Tallies(KEYS).read("p")).left == 1
+    tree.run(control.cancel([("", "p/a", ""), ("", FIRED, "")], by="operator"))
+    assert change(store) == 2  # and what follows the fan-out
+    assert tree.run(queues.fsck("default")) == []
+
+
+def test_a_producer_purges_and_moves_no_delayed_run_that_others_count(users: Users) -> None:
+    """They wait in another place, from which they go one by one."""
+    tree, store, control = users.store("tree"), users.store("producer"), QueueControl(KEYS)
+    queues = Queues(KEYS)
+    tree.run(queues.enqueue(envelopes=[envelope("first"), envelope(FIRED)], delays_ms=[60_000, 90_000], nonce="m"))
+    told = f"return redis.call('HSET', KEYS[1], 's', 'default {FIRED}')"
+    tree.command("EVAL", told, "1", f"{KEYS.prefix}schedule:live")
+
+    assert refused(store, control.purge("default", "later"), control.purge("default", "later", job="tests.noop"))
+    assert refused(store, control.move("default", "other", "later"))
+
+    assert tree.run(queues.fsck("default")) == []
+    assert tree.run(queues.counts("default")).later == 2
+    assert store.run(control.purge("default", "later", job="another")).ended == 0
+
+
+def test_a_producer_moves_a_run_that_only_another_run_counts(users: Users) -> None:
+    """The tally does not hold the queue."""
+    tree, store = users.store("tree"), users.store("producer")
+    queues = counted(tree)
+    tree.run(QueueControl(KEYS).cancel([("", FIRED, "")], by="operator"))
+
+    assert store.run(QueueControl(KEYS).move("default", "other", "ready:a:1")).moved == 1
+    assert tree.run(queues.fsck("other")) == []
+
+
+def test_a_producer_revives_and_mends_nothing_that_others_count(users: Users) -> None:
+    """A tally that missed it would start too early what waits for all of its runs."""
+    tree, store, control = users.store("tree"), users.store("producer"), QueueControl(KEYS)
+    counted(tree, "plain")
+    give_up = "redis.call('ZADD', KEYS[1], 1, 'p/a') redis.call('ZADD', KEYS[1], 1, 'plain') return redis.call('DEL', KEYS[2])"
+    places = (f"{KEYS.prefix}q:default:dead", f"{KEYS.prefix}q:default:ready:a:1")
+    tree.command("EVAL", give_up, "2", *places)
+
+    assert refused(store, control.requeue("default", ["plain", "p/a"]))
+    assert tree.run(Queues(KEYS).counts("default")).dead == 2
+    assert [each.code for each in store.run(control.requeue("default", ["plain"]))] == [RequeueCode.REQUEUED]
+    with pytest.raises(StoreRefusedError, match="for users of trees to mend"):
+        drive(operations.verify(KEYS, ["default"], is_mending=True), store.run)
+    assert FIRED in {each.what for each in drive(operations.verify(KEYS, ["default"]), store.run)}
 
 
 def test_a_producer_cannot_command_lead_or_define(users: Users) -> None:
