@@ -220,7 +220,8 @@ def _is_free(path: TreePath) -> bool:
 def _is_beside_reference(text: str, path: TreePath) -> bool:
     """Return whether a text has, beside its references, credentials of a URL, a private key, or a part of a secret."""
     rest = REFERENCE.sub("", text)
-    if rest.strip() and MARK not in rest and any(each.search(str(path[-1])) for each in (_NUMBER, _KEY)):
+    is_named = _NUMBER.search(str(path[-1])) is not None or _has_secret_name(path)
+    if is_named and rest.strip() and MARK not in rest:
         return True
     who = userinfo_of(rest)
     user, colon, password = rest[slice(*who)].partition(":") if who is not None else ("", "", "")
@@ -228,10 +229,11 @@ def _is_beside_reference(text: str, path: TreePath) -> bool:
 
 
 def _is_secret(text: str, path: TreePath) -> bool:
-    if not text:
-        return False
-    if mask_url(text) != text or _PRIVATE_KEY in text:
-        return True
+    return bool(text) and (mask_url(text) != text or _PRIVATE_KEY in text or _has_secret_name(path))
+
+
+def _has_secret_name(path: TreePath) -> bool:
+    """Return whether a text is a secret by its name, or by that of something around it."""
     is_free = _is_free(path)
     if is_free and any(_KEY.search(str(step)) for step in path[2:]):
         return True

@@ -60,6 +60,8 @@ def test_no_secret_is_written(cloudforet: CloudforetDesk, monkeypatch: pytest.Mo
         "TOKEN: ${file:../secrets/token}\n"
         f"KEYS: {{private_key: {CANARY}-6, ENCRYPTION_KEY_HEX: {CANARY}-7, x: '-----BEGIN RSA PRIVATE KEY-----{CANARY}-8'}}\n"
         f"INSIDE: {{private_key: [{CANARY}-l, {{pem: {CANARY}-m}}], password: '${{env:HOST}} {CANARY}-n'}}\n"
+        f"AROUND: {{private_key: ['${{env:HOST}} {CANARY}-o', {{pem: '${{env:HOST}}{CANARY}-p'}}], dbpass: '${{env:HOST}}{CANARY}-q'}}\n"
+        f"WITHIN: {{passwords: {{a: '${{env:HOST}} {CANARY}-r'}}, credentials: ['${{env:HOST}}{CANARY}-s'], hosts: ['${{env:HOST}}:80']}}\n"
         "PARTS: {password: '${env:HOST}${env:PW}', token: 'https://${env:HOST}/'}\n"
         "OTHER: {password: 71829304, password_length_min: 12, pin: 71829304, key: name}\n"
         "NUMBERS: {api_key: 71829304, tokens: {encryption_key: [71829304]}, max_tokens: 13}\n"
@@ -82,6 +84,7 @@ def test_no_secret_is_written(cloudforet: CloudforetDesk, monkeypatch: pytest.Mo
     assert "password: ''" in text
     assert "password: ${env:HOST}${env:PW}" in text
     assert "token: https://${env:HOST}/" in text
+    assert "- ${env:HOST}:80" in text
     assert "uri: mongodb://me:${env:PW}@mongo/db" in text
     assert "hook: https://h/?token=${env:PW}" in text
     assert "who: https://${env:PW}@h" in text
