@@ -238,6 +238,10 @@ class StoreUnavailableError(TenureError):
     is_retryable = True
 
 
+class StoreFullError(StoreUnavailableError):
+    """Redis has no memory for this write. It answers, and whatever takes none goes on."""
+
+
 class NotReplicatedError(StoreUnavailableError):
     """Redis did it, but no replica has it yet, and ``redis.durability: replica`` asks for one. Make the call again."""
 

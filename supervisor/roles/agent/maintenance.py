@@ -2,8 +2,8 @@
 
 Guarantees
     Beats go first, and between the calls of other long tasks.
-    A task that Redis refuses is reported once and tried again each second; the others go on. One that it does not
-    answer ends the round: they wait with it, and come before it in the next.
+    A task that Redis refuses, or has no memory for, is reported once and tried again each second; the others go on. One
+    that it does not answer ends the round: they wait with it, and come before it in the next.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from supervisor.clock import Clock
 from supervisor.core.effects import Call, Reporter
-from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
+from supervisor.core.errors import StoreFullError, StoreRefusedError, StoreUnavailableError
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Template
 from supervisor.core.units import MILLISECOND_NS, NEVER_NS
@@ -109,7 +109,7 @@ class Duties:
         scheduled.due_ns = now_ns + RETRY_NS  # stands if the next line raises
         try:
             task.run(now_ns)
-        except StoreRefusedError as error:
+        except (StoreRefusedError, StoreFullError) as error:
             scheduled.due_ns = now_ns + REFUSED_NS
             if task is self._sessions.watching:
                 self._sessions.watch.interrupted()

@@ -34,6 +34,7 @@ from supervisor.core.effects import Call
 from supervisor.core.errors import (
     FencedError,
     NotReplicatedError,
+    StoreFullError,
     StoreRefusedError,
     StoreUnavailableError,
     TenureError,
@@ -159,7 +160,8 @@ def translate(error: Exception, *, where: str, operation: str, is_routed: bool =
         return _unavailable(where, operation, "the slot of these keys is being moved")
     code = _code(error)
     if code in _UNAVAILABLE:
-        return _unavailable(where, operation, _UNAVAILABLE[code])
+        kind = StoreFullError if code == "OOM" else StoreUnavailableError
+        return _unavailable(where, operation, _UNAVAILABLE[code], kind)
     if code in _REFUSED:
         why = _REFUSED[code] if code in _UNQUOTED else f"{_REFUSED[code]} ({seen})"
         return _refused(where, operation, why, concerns_client=code != "WRONGTYPE")
@@ -261,8 +263,10 @@ def _code(error: Exception) -> str:
     return found[1] if found else ""
 
 
-def _unavailable(where: str, operation: str, why: str) -> StoreUnavailableError:
-    return StoreUnavailableError(f"Redis at {where} is not available for {operation}: {why}")
+def _unavailable(
+    where: str, operation: str, why: str, kind: type[StoreUnavailableError] = StoreUnavailableError
+) -> StoreUnavailableError:
+    return kind(f"Redis at {where} is not available for {operation}: {why}")
 
 
 def _refused(where: str, operation: str, why: str, *, concerns_client: bool = True) -> StoreRefusedError:

@@ -14,7 +14,7 @@ from supervisor.core.model import Envelope, Kind, Template
 from supervisor.core.supervision.scoreboard import Board, board_words, execution_hash
 from supervisor.core.supervision.states import RunState, SlotState
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.agent.maintenance import Duties
+from supervisor.roles.agent.maintenance import REFUSED_NS, Duties
 from supervisor.roles.agent.sessions.local_workers import LocalWorkers
 from supervisor.roles.agent.sessions.reaper import Reaper
 from supervisor.roles.agent.sessions.tasks import SessionTasks, Unwanted
@@ -185,6 +185,27 @@ def test_beats_go_on_while_hundreds_of_lost_sessions_are_reclaimed(server: Serve
 
     assert not set(lost) & set(replica.store.run(replica.sessions.list()))
     assert max(after - at for at, after in pairwise(beats_ns)) < LEASE_MS * MILLISECOND_NS // 3
+
+
+def test_a_full_memory_stops_no_duty_but_the_one_that_needs_some(server: Server) -> None:
+    """Publishing jobs is refused, once told; meanwhile lost machines are found, and their runs free memory."""
+    if not server.is_real:
+        return  # fakeredis has no memory limit
+    replica = Replica(server)
+    replica.hold(replica.session, "mine")
+    replica.hold(LOST, "theirs")
+    replica.store.run(QueueControl(server.keys).cancel([("default", "mine")]))
+    replica.store.raw.config_set("maxmemory", 1)
+    try:
+        replica.live_for(LEASE_MS + 2 * BEAT_MS)
+        assert replica.done() == EVERYTHING - {"published"}
+    finally:
+        replica.store.raw.config_set("maxmemory", 0)
+    refused = [each for each in replica.told if each["event"] == "duty_refused"]
+    assert {each["duty"] for each in refused} == {"publish"}
+    assert [each["is_new"] for each in refused].count(True) == 1
+    replica.live_for(2 * REFUSED_NS // MILLISECOND_NS)
+    assert "published" in replica.done()
 
 
 @pytest.mark.parametrize("name", ["", "a b", "x:y", "{z}"])
