@@ -16,10 +16,9 @@ from supervisor.store.schedules.reads import ScheduleState
 from supervisor.store.scripts import Argument, Call
 from supervisor.store.wire.codec import number, text, texts
 from supervisor.store.wire.definition import StoredDefinition
-from supervisor.store.wire.fire import READ_MAX, FireCalls, FireCode, Seen
+from supervisor.store.wire.fire import AUDIT_PAGE, READ_MAX, FireCalls, FireCode, Seen
 
 DECLARE_MAX = 1000
-AUDIT_PAGE = 500
 
 
 class Seed(NamedTuple):
@@ -121,11 +120,6 @@ class Schedules(FireCalls):
         args = {"epoch": term.epoch, "nonce": term.nonce, "items": [value for seed in seeds for value in seed]}
         parse = lambda reply: Seeded(number(reply[0]), number(reply[1]), reply[2] == 1)  # noqa: E731 - one expression
         return self._call("schedule_seed", args, parse)
-
-    def audit(self, cursor: str = "0") -> Call[tuple[str, list[str]]]:
-        """Read a page of the schedules that nothing will ever look at; "0" ends, as in ``page``."""
-        args = {"cursor": cursor, "count": AUDIT_PAGE}
-        return self._call("schedule_audit", args, lambda reply: (text(reply[0]), texts(reply[1:])))
 
     def rezone(self, term: Term, *, version: str, cursor: str = "0") -> Call[tuple[str, int]]:
         """Ask to look at a page of the schedules with a time zone, unless the plan was made under ``version``.

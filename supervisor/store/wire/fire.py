@@ -1,7 +1,7 @@
 """The fire on the wire: the calls of a scheduler, their items, and the parsers of the replies.
 
-The scripts are ``schedule_due``, ``fire`` and ``schedule_expectations``; their headers are the contract. What else a
-scheduler asks, plans among it, is in ``schedules.fire``.
+The scripts are ``schedule_due``, ``fire``, ``schedule_expectations`` and ``schedule_audit``; their headers are the
+contract. What else a scheduler asks, plans among it, is in ``schedules.fire``.
 
 Guarantees
     No (schedule, nominal time) is enqueued twice, whoever asks and however often: the watermark advances in the step
@@ -22,10 +22,11 @@ from supervisor.core.election.lease import Term
 from supervisor.core.model import FIRE_BATCH_MAX
 from supervisor.core.schedules.checks import FireRefusal
 from supervisor.store.scripts import Call, CallBuilder
-from supervisor.store.wire.codec import chunks, foreign_moment, foreign_number, number, text
+from supervisor.store.wire.codec import chunks, foreign_moment, foreign_number, number, text, texts
 from supervisor.store.wire.envelope import Packed
 
 READ_MAX = 500
+AUDIT_PAGE = 500
 LOG_CAP = 10_000
 TOLD_MAX = 250
 """Most changes of promises that one call answers."""
@@ -234,6 +235,11 @@ class FireCalls(CallBuilder):
         items = [value for each in told for value in (each.member, each.score)]
         args = {"epoch": term.epoch, "nonce": term.nonce, "limit": TOLD_MAX, "items": items}
         return self._call("schedule_expectations", args, parse_lateness)
+
+    def audit(self, cursor: str = "0") -> Call[tuple[str, list[str]]]:
+        """Read a page of the schedules that nothing will ever look at; "0" ends, as in ``page``."""
+        args = {"cursor": cursor, "count": AUDIT_PAGE}
+        return self._call("schedule_audit", args, lambda reply: (text(reply[0]), texts(reply[1:])))
 
 
 def parse_fired(reply: Any) -> FireReply:
