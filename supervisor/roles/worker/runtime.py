@@ -20,8 +20,7 @@ from supervisor.roles.worker.attempt.executor import Executor
 from supervisor.roles.worker.attempt.hooks import Pipeline
 from supervisor.roles.worker.attempt.invocation import JobInvoker
 from supervisor.roles.worker.polling.poll import PollSession, SessionLostError, SuspectLane
-from supervisor.roles.worker.process.heartbeat import Outage, StoreError, WorkerHeartbeat
-from supervisor.roles.worker.process.recycling import RecyclingLimits
+from supervisor.roles.worker.process.heartbeat import Outage, RecyclingLimits, StoreError, WorkerHeartbeat
 from supervisor.roles.worker.run_logs import OutputKeeping
 from supervisor.settings.sections.models import PoolSettings
 from supervisor.store.keys import Keys

@@ -10,8 +10,13 @@ import pytest
 from supervisor.core.supervision.scoreboard import Board, board_words
 from supervisor.core.supervision.states import Verb
 from supervisor.roles.child import ChildContext, resident_kib
-from supervisor.roles.worker.process.heartbeat import WorkerHeartbeat
-from supervisor.roles.worker.process.recycling import LOOK_NS, SETTLED_NS, SETTLED_RUNS, RecyclingLimits
+from supervisor.roles.worker.process.heartbeat import (
+    LOOK_NS,
+    SETTLED_NS,
+    SETTLED_RUNS,
+    RecyclingLimits,
+    WorkerHeartbeat,
+)
 from supervisor.settings.sections.models import PoolSettings, Settings, WorkerKind
 from tests.kit.clock import FakeClock
 
