@@ -23,7 +23,7 @@ import structlog
 from supervisor.core.effects import drive_async
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.supervision.states import Phase
-from supervisor.roles.worker.polling.poll import Bells
+from supervisor.roles.worker.polling.bells import Bells
 from supervisor.roles.worker.pools.async_runs import AsyncRuns
 from supervisor.roles.worker.process.heartbeat import STORE_ERRORS, Original
 from supervisor.roles.worker.process.loop_monitor import LoopWatch

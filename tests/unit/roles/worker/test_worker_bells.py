@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from supervisor.roles.worker.polling.poll import Bells
+from supervisor.roles.worker.polling.bells import Bells
 
 BELLS = {"a": "bell-a", "b": "bell-b"}
 
