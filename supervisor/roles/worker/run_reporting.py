@@ -5,6 +5,7 @@ Guarantees
     ones are folded to a line for each job and second, with their count, so that nothing goes unsaid.
     Numbers are collected and written to the metrics together, before the acknowledgements that
     they belong to are sent.
+    A queue with a key of another type, and such a key that keeps runs from being fetched, is told once a minute.
 
 Does not guarantee
     That a run that ended in the last moment before a kill is in either: Redis has the record.
@@ -13,6 +14,7 @@ Does not guarantee
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +23,8 @@ import structlog
 from supervisor.core.jobs.trace_context import trace_id_of
 from supervisor.core.model import Outcome
 from supervisor.core.units import SECOND_NS
-from supervisor.store.wire.poll import FetchedRun
+from supervisor.store.keys import Keys
+from supervisor.store.wire.poll import FetchedRun, TurnReply
 from supervisor.telemetry import events, metrics
 from supervisor.telemetry.run_context import enter_run, run_fields
 
@@ -31,8 +34,11 @@ if TYPE_CHECKING:
 
 LINES_MAX = 50
 FAILURES_MAX = 200
+TELL_AGAIN_NS = 60 * SECOND_NS
+TOLD_MAX = 200
 _DEBUG = 10
 _FAILURES = {Outcome.RETRY: ("run_failed", "warning"), Outcome.DEAD: ("run_dead", "error")}
+_FOREIGN = "a key of this queue, or of that of a child, holds another type; ends of runs wait for it"
 
 log = structlog.get_logger("tenure.worker")
 
@@ -201,6 +207,29 @@ def identity(fetched: FetchedRun) -> dict[str, Any]:
     if envelope.traceparent and (trace_id := trace_id_of(envelope.traceparent)):
         fields["trace_id"] = trace_id
     return fields
+
+
+class ForeignKeyReporter:
+    """Reports of keys that hold another type, as turns find them."""
+
+    def __init__(self, keys: Keys, queues: Sequence[str]) -> None:
+        """Build it; ``queues``: from which this process fetches."""
+        self._keys = keys
+        self._queues = queues
+        self._told_ns: dict[str, int] = {}  # queue, or failure of a fetch, to when it was told
+
+    def report(self, reply: TurnReply, now_ns: int) -> None:
+        """Log what ``reply`` says of such keys."""
+        told = {queue: (queue, _FOREIGN) for queue, _ in reply.refused}
+        if reply.failed:
+            of = next((queue for queue in self._queues if reply.failed.startswith(self._keys.queue(queue).prefix)), "")
+            told[reply.failed] = (of, reply.failed)
+        for what, (queue, error) in sorted(told.items()):
+            if now_ns - self._told_ns.get(what, -TELL_AGAIN_NS) >= TELL_AGAIN_NS:
+                if len(self._told_ns) >= TOLD_MAX:
+                    self._told_ns.clear()
+                self._told_ns[what] = now_ns
+                log.error("queue_refused", queue=queue, error=error)
 
 
 WINDOW_NS = SECOND_NS

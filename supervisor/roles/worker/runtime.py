@@ -22,6 +22,7 @@ from supervisor.roles.worker.attempt.invocation import JobInvoker
 from supervisor.roles.worker.polling.poll import PollSession, SessionLostError, SuspectLane
 from supervisor.roles.worker.process.heartbeat import Outage, RecyclingLimits, StoreError, WorkerHeartbeat
 from supervisor.roles.worker.run_logs import OutputKeeping
+from supervisor.roles.worker.run_reporting import ForeignKeyReporter
 from supervisor.settings.sections.models import PoolSettings
 from supervisor.store.keys import Keys
 from supervisor.store.producer.producer import Producer
@@ -96,6 +97,7 @@ class WorkerRuntime:
         self.outage = Outage(clock, uniform)
         self.suspects = SuspectLane(child, clock, uniform, slots=self.concurrency)
         self._recycling = RecyclingLimits(pool, presence=self.presence, clock=clock, uniform=uniform)
+        self._foreign_keys = ForeignKeyReporter(keys, pool.queues)
         self._asked_ns = 0  # when the poll was sent whose reply comes next
         self._confirmed_ns = 0  # when the last poll was sent that Redis answered: then this session was open
         self._unreported: list[tuple[list[Ack], TurnReply]] = []  # settled acknowledgements, and what settled them
@@ -233,7 +235,7 @@ class WorkerRuntime:
                 # Somebody else has these runs by now: this process was taken for dead while it worked.
                 metrics.ACKS_STALE.inc(len(reply.stale))
                 log.warning("acks_stale", runs=reply.stale)
-            self.polls.refused_acks.tell(reply, self.queues.keys, self.queue_names, self.clock.elapsed_ns())
+            self._foreign_keys.report(reply, self.clock.elapsed_ns())
 
     def tick(self) -> None:
         """Follow the limits of this process: it asks for its successor once it has reached one."""

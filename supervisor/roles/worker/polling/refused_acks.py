@@ -3,7 +3,6 @@
 Guarantees
     None is lost, and none is sent before it is time. The others of its turn have no part in it. Of a queue with
     ``KEPT_MAX`` of them nothing more is fetched: each has a place in this process, which runs of other queues need.
-    Each queue, and each key that keeps runs from being fetched, is told once a minute at most.
 
 Does not guarantee
     That they get through while this process lives: with its session its agent gives back their runs.
@@ -14,21 +13,13 @@ Time enters as an argument.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-
-import structlog
+from collections.abc import Sequence
 
 from supervisor.core.units import SECOND_NS
-from supervisor.store.keys import Keys
 from supervisor.store.wire.poll import Ack, TurnReply
 
 KEPT_MAX = 4
 SEND_AGAIN_NS = 2 * SECOND_NS
-TELL_AGAIN_NS = 60 * SECOND_NS
-TOLD_MAX = 200
-_FOREIGN = "a key of this queue, or of that of a child, holds another type; ends of runs wait for it"
-
-log = structlog.get_logger("tenure.worker")
 
 
 class RefusedAcks:
@@ -37,7 +28,6 @@ class RefusedAcks:
     def __init__(self) -> None:
         self._kept: list[Ack] = []
         self._due_ns = 0
-        self._told_ns: dict[str, int] = {}  # queue, or failure of a fetch, to when it was told
         self.closed: frozenset[str] = frozenset()
         """Queues from which nothing more is fetched."""
 
@@ -67,16 +57,3 @@ class RefusedAcks:
         """Note when a turn was answered."""
         if reply.refused:
             self._due_ns = now_ns + SEND_AGAIN_NS
-
-    def tell(self, reply: TurnReply, keys: Keys, queues: Iterable[str], now_ns: int) -> None:
-        """Log what ``reply`` says of foreign keys; ``queues``: from which this process fetches."""
-        told = {queue: (queue, _FOREIGN) for queue, _ in reply.refused}
-        if reply.failed:
-            of = next((queue for queue in queues if reply.failed.startswith(keys.queue(queue).prefix)), "")
-            told[reply.failed] = (of, reply.failed)
-        for what, (queue, error) in sorted(told.items()):
-            if now_ns - self._told_ns.get(what, -TELL_AGAIN_NS) >= TELL_AGAIN_NS:
-                if len(self._told_ns) >= TOLD_MAX:
-                    self._told_ns.clear()
-                self._told_ns[what] = now_ns
-                log.error("queue_refused", queue=queue, error=error)
