@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
+from functools import partial
 
 from supervisor.clock import Clock
 from supervisor.core.effects import Call
@@ -47,12 +48,9 @@ class PollSession:
     def __init__(
         self, queues: TurnCalls, *, session: str, kind: Kind, queue_names: Sequence[str], history: int, dead_cap: int
     ) -> None:
-        self._queues = queues
         self._session = check_session(session)
-        self._kind = kind
+        self._turn = partial(queues.turn, session=session, kind=kind, history=history, dead_cap=dead_cap)
         self._queue_names = tuple(queue_names)
-        self._history = history
-        self._dead_cap = dead_cap
         self._seq = 0
         self._waiting: deque[Ack] = deque()
         self._sent: list[Ack] = []
@@ -109,16 +107,12 @@ class PollSession:
             self._sent = self._next_acks()
             most = min(want, WANT_MAX, room + len(self._sent))
             shares = {**(shares or {}), **dict.fromkeys(self.refused_acks.closed, 0)}
-            self._open = self._queues.turn(
-                session=self._session,
+            self._open = self._turn(
                 seq=self._seq,
-                kind=self._kind,
                 queues=[(queue, min(most, shares.get(queue, most)) if shares else most) for queue in self._queue_names],
                 want=most,
                 want_suspect=want_suspect and most > 0,
                 acks=tuple(self._sent),
-                history=self._history,
-                dead_cap=self._dead_cap,
             )
         return self._open
 

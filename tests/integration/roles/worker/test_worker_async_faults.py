@@ -247,15 +247,15 @@ async def test_a_suspect_gets_its_turn_although_the_worker_is_never_idle(
         shop.enqueue("steady")
     # The first turn would find an idle worker; let it not ask for suspects.
     asked = 0
-    original = shop.queues.turn
+    runtime = shop.runtime()
+    original = runtime.polls._turn
 
     def never_first(**arguments: Any) -> Any:
         nonlocal asked
         asked += 1
         return original(**arguments | {"want_suspect": arguments["want_suspect"] and asked > 1})
 
-    runtime = shop.runtime()
-    monkeypatch.setattr(runtime.polls._queues, "turn", never_first)
+    monkeypatch.setattr(runtime.polls, "_turn", never_first)
     pool = AsyncPool(runtime, shop.server.async_store())
     task = asyncio.create_task(pool.run())
     await until(lambda: done, what="the suspect")
