@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.roles.worker.polling.pace import FAST_S, JOBS_MAX, KNOWN_MIN, STREAK_MIN, Pace
+from supervisor.roles.worker.polling.poll import FAST_S, JOBS_MAX, KNOWN_MIN, STREAK_MIN, Pace
 
 
 def paced(prefetch: int, seconds: float, runs: int = 50) -> Pace:

@@ -12,7 +12,7 @@ Sans I/O: the pools send the calls. Nothing here reads a clock or waits.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from enum import IntEnum
 from functools import partial
@@ -24,7 +24,6 @@ from supervisor.core.model import Kind
 from supervisor.core.supervision.states import SlotState
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.child import ChildContext
-from supervisor.roles.worker.polling.refused_acks import RefusedAcks
 from supervisor.store.queues.sessions import check_session
 from supervisor.store.wire.poll import CHILDREN_BYTES_MAX, CHILDREN_MAX, Ack, TurnCalls, TurnReply
 
@@ -157,6 +156,54 @@ class PollSession:
         return self.refused_acks.sift(settled, reply)
 
 
+KEPT_MAX = 4
+SEND_AGAIN_NS = 2 * SECOND_NS
+
+
+class RefusedAcks:
+    """Acknowledgements that Redis refused, until they are sent again.
+
+    Guarantees
+        None is lost, and none is sent before it is time. The others of its turn have no part in it. Of a queue with
+        ``KEPT_MAX`` of them nothing more is fetched: each has a place in this process, which runs of other queues need.
+
+    Does not guarantee
+        That they get through while this process lives: with its session its agent gives back their runs.
+    """
+
+    def __init__(self) -> None:
+        self._kept: list[Ack] = []
+        self._due_ns = 0
+        self.closed: frozenset[str] = frozenset()  # queues from which nothing more is fetched
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self._kept)
+
+    def sift(self, acks: list[Ack], reply: TurnReply) -> list[Ack]:
+        """Return those of ``acks`` that ``reply`` settled, and keep the others."""
+        if not (reply.refused or self.closed):
+            return acks
+        self._kept += [ack for ack in acks if (ack.queue, ack.run_id) in reply.refused]
+        counts = Counter(ack.queue for ack in self._kept)
+        self.closed = frozenset(queue for queue, count in counts.items() if count >= KEPT_MAX)
+        return [ack for ack in acks if (ack.queue, ack.run_id) not in reply.refused]
+
+    def take(self) -> Sequence[Ack]:
+        """Return all, the oldest first; the next answer says which remain."""
+        taken, self._kept = self._kept, []
+        return taken
+
+    def is_due(self, now_ns: int) -> bool:
+        """Return whether it is time to send them again."""
+        return bool(self._kept) and now_ns >= self._due_ns
+
+    def answered(self, reply: TurnReply, now_ns: int) -> None:
+        """Note when a turn was answered."""
+        if reply.refused:
+            self._due_ns = now_ns + SEND_AGAIN_NS
+
+
 LOOK_EVERY_S = 5.0
 QUIET_S = 10.0  # long jobs must not leave a process half empty for the sake of one run
 
@@ -249,3 +296,48 @@ class SuspectLane:
     def _look_again(self) -> None:
         # Drawn, so that not all processes look at once.
         self._look_at_ns = self._clock.elapsed_ns() + round(LOOK_EVERY_S * (0.5 + self._uniform()) * SECOND_NS)
+
+
+FAST_S = 0.005  # a job that takes longer is worth a journey of its own
+AHEAD_S = 0.010  # how much work, by what the last runs took, may lie here
+STREAK_MIN = 8  # so many fast runs, one after the other, before more than one is fetched at a time
+KNOWN_MIN = 3  # so many runs of a job before it counts as known
+JOBS_MAX = 1000
+_WEIGHT = 0.2  # of the newest run
+
+
+class Pace:
+    """Durations of the last runs, all together and by job: so many are taken as end within a journey to Redis.
+
+    Runs that wait behind another are lost to the other processes of the pool. That is worth it while a journey to
+    Redis takes longer than the jobs do, and at no other time. Time enters as an argument.
+    """
+
+    def __init__(self, prefetch: int) -> None:
+        """Build it; ``prefetch``: the most runs that may be here."""
+        assert prefetch >= 1
+        self._prefetch = prefetch
+        self._mean_s = FAST_S
+        self._streak = 0
+        self._jobs: OrderedDict[str, tuple[int, float]] = OrderedDict()  # job: runs, mean of the last
+
+    @property
+    def want(self) -> int:
+        """Number of runs that may be here."""
+        if self._streak < STREAK_MIN or self._prefetch == 1:
+            return 1
+        return max(1, min(self._prefetch, int(AHEAD_S / max(self._mean_s, 1e-6))))
+
+    def is_fast(self, job: str) -> bool:
+        """Return whether ``job`` is known to be over at once."""
+        runs, mean_s = self._jobs.get(job, (0, 0.0))
+        return runs >= KNOWN_MIN and mean_s < FAST_S
+
+    def ended(self, job: str, seconds: float) -> None:
+        """Note that a run of ``job`` took so long."""
+        self._streak = self._streak + 1 if seconds < FAST_S else 0
+        self._mean_s += _WEIGHT * (seconds - self._mean_s)
+        runs, mean_s = self._jobs.get(job, (0, seconds))
+        self._jobs[job] = runs + 1, mean_s + _WEIGHT * (seconds - mean_s)
+        if len(self._jobs) > JOBS_MAX:
+            self._jobs.popitem(last=False)

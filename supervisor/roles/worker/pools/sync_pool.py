@@ -5,7 +5,7 @@ Guarantees
     timeout the parent kills the process, and with it nothing but this one run.
     The acknowledgement of a run and the fetch of the next are one turn.
     A job that raises anything at all, SystemExit included, ends its own run and nothing else.
-    More than one run is here only while jobs are over at once (core/jobs/prefetch.py). When one is not, or is not known
+    More than one run is here only while jobs are over at once (polling/poll.py). When one is not, or is not known
     to be, runs behind it go back to the head of its queue, and runs that ended before it are acknowledged:
     before it starts, or by its timer while it runs.
 
@@ -32,7 +32,7 @@ from supervisor.core.effects import drive
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.context import Interrupted
 from supervisor.roles.worker.attempt.executor import Execution
-from supervisor.roles.worker.polling.pace import FAST_S, Pace
+from supervisor.roles.worker.polling.poll import FAST_S, Pace
 from supervisor.roles.worker.pools.signals import Demand, Interrupts, Relief
 from supervisor.roles.worker.process.heartbeat import STORE_ERRORS, Original
 from supervisor.roles.worker.run_reporting import log_as

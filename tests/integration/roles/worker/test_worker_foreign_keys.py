@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from supervisor.core.model import Envelope, Kind
 from supervisor.core.units import SECOND_NS
-from supervisor.roles.worker.polling import refused_acks
+from supervisor.roles.worker.polling import poll
 from supervisor.roles.worker.pools.async_pool import AsyncPool
 from supervisor.settings.sections.models import PoolSettings, Settings, WorkerKind
 from tenure import job
@@ -28,7 +28,7 @@ async def test_an_end_that_a_foreign_key_refuses_holds_up_no_run_of_another_queu
     shop: WorkerKit, monkeypatch: pytest.MonkeyPatch, *, is_mended: bool
 ) -> None:
     """It is told once, and sent again; a worker that leaves first leaves it to its agent, with the session."""
-    monkeypatch.setattr(refused_acks, "SEND_AGAIN_NS", 50_000_000)
+    monkeypatch.setattr(poll, "SEND_AGAIN_NS", 50_000_000)
     serve_both(shop)
     go = asyncio.Event()
 

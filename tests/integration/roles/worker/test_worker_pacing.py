@@ -13,7 +13,7 @@ import pytest
 
 from supervisor.core.model import Kind
 from supervisor.core.supervision.states import Verb
-from supervisor.roles.worker.polling.pace import KNOWN_MIN
+from supervisor.roles.worker.polling.poll import KNOWN_MIN
 from supervisor.roles.worker.pools import async_pool
 from supervisor.roles.worker.pools.async_pool import AsyncPool
 from supervisor.roles.worker.runtime import WorkerRuntime

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from supervisor.core.effects import Call
 from supervisor.core.errors import EXIT_RESTART
 from supervisor.core.model import Kind, Outcome
-from supervisor.roles.worker.polling.poll import ACKS_MAX, PollSession, SessionLostError
-from supervisor.roles.worker.polling.refused_acks import KEPT_MAX
+from supervisor.roles.worker.polling.poll import ACKS_MAX, KEPT_MAX, PollSession, SessionLostError
 from supervisor.store.keys import Keys
 from supervisor.store.queues.runs import Queues
 from supervisor.store.wire.envelope import Packed
