@@ -133,12 +133,9 @@ local turn = { session = session, letter = letter, want = want, want_suspect = w
 settle_acks(turn)
 turn.want = math.max(want - #refused, 0) -- its caller counted on the places of those
 
--- Fetching.
-if want > 0 then
-  -- Deletes nothing. After a first write that memory which is full does not refuse, a script is refused none: so what is
-  -- queued can begin and end, which is what frees memory, and no write can fail half-way.
-  redis.call('HDEL', keys.turns, '')
-end
+-- Fetching. The first line deletes nothing. After a first write that memory which is full does not refuse, a script is refused
+-- none: so what is queued can begin and end, which is what frees memory, and no write can fail half-way.
+redis.call('HDEL', keys.turns, '')
 local function open_queues()
   local open, turned = {}, queues > 0 and (seq + now_us) % queues or 0
   for n = 0, queues - 1 do

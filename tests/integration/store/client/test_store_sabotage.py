@@ -174,6 +174,29 @@ def test_memory_that_is_full_lets_what_is_queued_run_but_nothing_be_added(world:
     assert world.fsck() == []
 
 
+def test_memory_that_is_full_refuses_no_turn_that_can_write_no_end(world: StoreCalls) -> None:
+    """Nor one that tells nothing: its worker would send it again and again, and the ends that it has meanwhile never."""
+    if not world.server.is_real:
+        return  # fakeredis has no memory limit
+    world.open(S)
+    world.enqueue(*(envelope(name) for name in ("due", "unowned", "refused")))
+    world.fetch(S, want=3)
+    queue = world.keys.queue("default")
+    world.raw.hdel(queue.run, "due", "unowned")
+    world.raw.zadd(queue.later, {"due": 1})
+    world.raw.config_set("maxmemory", 1)
+    try:
+        assert world.ack(S, "unowned", fetched_ms=1).stale == ["unowned"]
+        assert world.state("due") == "queued"
+        assert world.turn(S).stale == []
+        world.raw.config_set("maxmemory", 0)
+        spoil(world, queue.err)
+        world.raw.config_set("maxmemory", 1)
+        assert world.ack(S, "refused").refused == {("default", "refused")}
+    finally:
+        world.raw.config_set("maxmemory", 0)
+
+
 def test_memory_that_is_full_keeps_no_worker_out_and_no_leader(world: StoreCalls) -> None:
     """Workers that restart then must be able to empty the queues: nobody else would ever free memory."""
     if not world.server.is_real:
