@@ -159,7 +159,7 @@ class ConfigSync:
             FencedError: ``term`` is not the current one.
         """
         if self._round.nonce != term.nonce:
-            self._round, self.wake_ns = _SyncRound(nonce=term.nonce), 0
+            self._round, self.wake_ns = _SyncRound(nonce=term.nonce), NEVER_NS if self._is_idle else 0
         if self.is_done(term) or self._clock.elapsed_ns() < self.wake_ns:
             return False
         if self._round.phase is SyncPhase.DONE:  # it was refused, or older than another one, some time ago

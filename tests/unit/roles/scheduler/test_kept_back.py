@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from supervisor.core.effects import RunScript, Watch
 from supervisor.core.errors import StoreRefusedError
 from supervisor.store.schedules.definitions import Begin, BeginCode
 from supervisor.store.wire.fire import FireCode
@@ -60,3 +61,25 @@ def test_hundreds_that_are_kept_back_do_not_keep_the_configuration_from_being_br
     bench.defined(*gone)
 
     assert bench.script == "schedule_browse"
+
+
+def test_a_configuration_without_schedules_is_brought_in_once() -> None:
+    """Under the same term: what the former one kept back is read, and then the leader waits for what is due."""
+    bench = SchedulerStepper(replace(TICK, max_catchup=7))
+    bench.answer(Begin(BeginCode.NEEDED, 2, START_MS))
+    bench.found((TICK, OWED))
+    bench.defined((TICK, OWED))
+    assert bench.script == "schedule_browse"
+    bench.scheduler.redeclare(())
+    bench.raise_(StoreRefusedError("no answer"))
+    bench.found((TICK, OWED))
+    bench.defined((TICK, OWED))
+    assert bench.items() == [("tick", START_MS, "0")]
+    bench.fired((FireCode.FIRED, START_MS))
+
+    asked = 0
+    while isinstance(bench.step, RunScript):
+        bench.found()
+        asked += 1
+        assert asked <= 3
+    assert isinstance(bench.step, Watch)
