@@ -32,13 +32,14 @@ from supervisor.roles.scheduler.window import (
     DueHeap,
     DueQuestion,
     PutOff,
+    VainPlans,
     Window,
 )
 from supervisor.store.schedules.definitions import DYNAMIC
 from supervisor.store.schedules.fire import PlanCode, PlanItem, Schedules
 from supervisor.store.wire.fire import DueReply, FireItem, Seen
 
-AGAIN_NS = 1000 * MILLISECOND_NS  # after Redis refused a page
+AGAIN_NS = 1000 * MILLISECOND_NS  # after Redis refused a page, and after plans in vain
 ANNOUNCED_MAX = 200  # schedules that get a log line of their own in a term
 NAMED_MAX = 10  # schedules named in one line
 
@@ -47,13 +48,9 @@ class Prefetcher:
     """Schedules read ahead during this term."""
 
     def __init__(
-        self,
-        schedules: Schedules,
-        client: FencedClient,
-        *,
-        reconcile_ns: int,
+        self, schedules: Schedules, client: FencedClient, *, reconcile_ns: int,
         is_outdated: Callable[[str, bytes], bool],
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._schedules = schedules
         self._is_outdated = is_outdated
         self._client = client
@@ -74,7 +71,7 @@ class Prefetcher:
         self._again: dict[str, None] = {}
         self._kept_back: dict[str, int] = {}  # schedule to the revision that is about to be changed or removed
         self._looks = DueHeap()  # schedules to read again at a time at which nothing is due
-        self._put_off = PutOff()
+        self._put_off, self._vain = PutOff(), VainPlans()
         self._reconcile_at_ns = self._client.clock.elapsed_ns() + self._reconcile_ns
 
     @property
@@ -290,14 +287,18 @@ class Prefetcher:
             self._catalogue.forget(name)
             self.marks.forget(name)
             self._put_off.drop(name)
-        elif code is not PlanCode.PLANNED or evaluation.is_to_repeat:
-            self.again(name)
-        else:
+            self._vain.forget(name)
+        elif code is PlanCode.PLANNED and not evaluation.is_to_repeat:
             self._reports.planned(plan, evaluation.ready)
             self._take(plan.seen, plan.next_ms, evaluation.ready, moment)
+        elif self._vain.is_one_more_enough(name):
+            self._looks.put(name, self._client.clock.wall_ms() + AGAIN_NS // MILLISECOND_NS)
+        else:
+            self.again(name)
 
     def _take(self, seen: Seen, score: int | None, ready: DueSchedule | None, moment: DecisionTime) -> None:
         """Take a schedule that is planned for ``score`` into the window, or note when to look at it again."""
+        self._vain.forget(seen.schedule)
         if ready is not None:
             self.keep(ready, moment)
         else:

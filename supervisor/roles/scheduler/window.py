@@ -29,6 +29,7 @@ NEVER_MS = 1 << 62
 OVERDUE_MS = 60_000
 REFUSED_MS = 60_000  # how long what Redis refused alone is left alone
 REFUSED_MAX = 100_000
+VAIN_MAX = 10
 
 
 class Window:
@@ -281,3 +282,24 @@ class PutOff:
     def is_planned(self, schedule: str) -> bool:
         """Return whether the place of ``schedule`` in the plan can be moved."""
         return self._known[schedule].is_planned
+
+
+class VainPlans:
+    """Plans that came to nothing, because what they were made from had changed: so many of each schedule in a row.
+
+    Each is made anew at once. Where a record says one thing to the leader and another to the script, that has no end.
+    """
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+
+    def is_one_more_enough(self, schedule: str) -> bool:
+        """Count one more; return whether ``schedule`` is to be left alone for a moment, and counted anew."""
+        count = self._counts.pop(schedule, 0) + 1
+        if count < VAIN_MAX:
+            self._counts[schedule] = count
+        return count >= VAIN_MAX
+
+    def forget(self, schedule: str) -> None:
+        """Note that ``schedule`` is planned, or gone."""
+        self._counts.pop(schedule, None)

@@ -40,9 +40,10 @@ local function raise(key, field, first, by)
   return n
 end
 
--- A watermark or a nominal time as it was written; nil for what is none.
+-- A watermark, a nominal time or a revision as it is written: without zeros in front; nil for what is none.
 local function moment(text)
-  return natural(text) and text
+  local n = natural(text)
+  return n and whole(n)
 end
 
 -- The reply of a command on a key that only informs people or wakes somebody earlier; nil if Redis refused it (a key of

@@ -18,7 +18,7 @@ end
 -- Revision, timing digest, set and JSON of a stored definition; nothing for one that cannot be read.
 local function definition_of(record)
   local revision, timing, set, json = string.match(record or '', '^(%d+)\n(%x+)\n([^\n]*)\n(.*)$')
-  if natural(revision) then return revision, timing, set, json end
+  if natural(revision) then return moment(revision), timing, set, json end
 end
 
 -- Why a request that was judged by `revision` (empty: any) must not change the schedule of `record`; nil if it may.

@@ -97,7 +97,7 @@ local function waiting(n, item, policy)
     redis.call('LPOP', key)
     first = redis.call('LINDEX', key, 0)
   end
-  if first ~= item.nominal then return 'DUP' end
+  if not first or moment(first) ~= item.nominal then return 'DUP' end
   local code = 'FIRED'
   if what == 'drop' then -- not before its turn has come
     code = (how == 'allow' or #live(n) < policy.running) and 'DROPPED' or 'HELD'
@@ -248,7 +248,7 @@ end
 
 local function decide(item)
   local n, policy = item.n, item.policy
-  if not defs[n] or string.match(defs[n], '^%d+') ~= item.revision then return 'STALE' end
+  if not defs[n] or string.match(defs[n], '^0*(%d+)') ~= item.revision then return 'STALE' end
   if pauses[n] then return 'PAUSED' end
   if item.what == 'due' or item.what == 'missed' then
     return due(n, item, policy)

@@ -66,19 +66,25 @@ local function note(id, completed)
   end
 end
 
+-- A score as the caller reads it (foreign_moment of wire/codec): whole, and of the years 1 to 9999; nil for others.
+local function read_as(score)
+  local n = tonumber(score or '')
+  if n and n >= -62135596800000 and n < 253402300800000 then return n < 0 and math.ceil(n) or math.floor(n) end
+end
+
 local function plan(i)
   local id, seen, mark, planned, pause = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], ARGV[i + 4]
   local next_ms, new_mark, wait = ARGV[i + 5], ARGV[i + 6], ARGV[i + 7]
   local set_pause, completed, invalid = ARGV[i + 8], ARGV[i + 9], ARGV[i + 10]
-  local revision = string.match(redis.call('HGET', keys.schedule_def, id) or '', '^(%d+)\n%x*\n[^\n]*\n')
+  local revision = moment(string.match(redis.call('HGET', keys.schedule_def, id) or '', '^(%d+)\n%x*\n[^\n]*\n'))
   local score = redis.call('ZSCORE', keys.schedule_next, id)
-  if not natural(revision) then
+  if not revision then
     redis.call('ZREM', keys.schedule_next, id)
     return 'GONE'
   end
   if revision ~= seen or (redis.call('HGET', keys.schedule_paused, id) or '') ~= pause then return 'STALE' end
   if (moment(redis.call('HGET', keys.schedule_mark, id)) or '0') ~= mark then return 'DUP' end
-  if tonumber(score or '') ~= tonumber(planned) then return 'MOVED' end
+  if read_as(score) ~= tonumber(planned) then return 'MOVED' end
   local ends = set_pause == '-' and string.match(pause, '"until_ms":(%d+)') or completed == '-' and next_ms
   if ends and ends ~= '' and tonumber(ends) > now then return 'SKEWED' end
   if completed == '-' then

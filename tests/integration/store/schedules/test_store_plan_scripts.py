@@ -287,3 +287,28 @@ def test_a_schedule_with_all_its_runs_is_completed_and_leaves_the_plan(world: St
 
     assert again.results[0].code is FireCode.COMPLETED
     assert world.run(world.queues.counts("default")).stats["in"] == 1
+
+
+@pytest.mark.parametrize("foreign", [0.5, -0.5, 1_769_900_000_000.5, 1e300, -1e300])
+def test_a_place_that_no_leader_writes_is_planned_anew(world: StoreCalls, term: LeaseView, foreign: float) -> None:
+    """The leader reads whole milliseconds of the years that calendars have, and what it read so has not moved."""
+    world.raw.zadd(world.keys.schedule_next, {"a": foreign})
+    (seen,) = see(world, "a")
+    assert plan(world, term, PlanItem(seen, 1000), PlanItem(seen, 2000)) == [PlanCode.PLANNED, PlanCode.MOVED]
+    assert score(world, "a") == 1000
+
+
+def test_numbers_with_zeros_in_front_are_planned_and_fired(world: StoreCalls, term: LeaseView) -> None:
+    """Whoever reads them takes them for numbers: refused as others, they would be read and planned without end."""
+    keys, raw = world.keys, world.raw
+    for key in (keys.schedule_mark, keys.schedule_def):
+        raw.hset(key, "a", b"00" + raw.hget(key, "a"))
+    (seen,) = see(world, "a")
+    assert plan(world, term, PlanItem(seen, 1)) == [PlanCode.PLANNED]
+    due = world.item("a", overlap="allow")
+    assert world.run(world.fire_call(term, due)).results[0].code is FireCode.FIRED
+
+    raw.rpush(keys.schedule_buffer("a"), f"00{due.nominal_ms + 1}")
+    waiting = world.item("a", overlap="allow", nominal_ms=due.nominal_ms + 1, what=What.START)
+    assert world.run(world.fire_call(term, waiting)).results[0].code is FireCode.FIRED
+    assert raw.llen(keys.schedule_buffer("a")) == 0

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from supervisor.core.effects import Watch
 from supervisor.core.model import FIRE_BATCH_MAX, ScheduleDef
-from supervisor.roles.scheduler.window import AHEAD_MS, FIRST_PAGE, PAGE
+from supervisor.core.units import MILLISECOND_NS
+from supervisor.roles.scheduler.prefetcher import AGAIN_NS
+from supervisor.roles.scheduler.window import AHEAD_MS, FIRST_PAGE, PAGE, VAIN_MAX
+from supervisor.store.schedules.fire import PlanCode
 from supervisor.store.wire.fire import FireCode
 from tests.unit.roles.scheduler.scheduler_stepper import START_MS, TICK, SchedulerStepper, Stored, serving
 
@@ -65,3 +69,20 @@ def test_between_two_runs_of_an_outage_the_parent_sees_a_sign_of_life() -> None:
     bench = serving((every, START_MS - 1000 * FIRE_BATCH_MAX))
     assert len(bench.items()) == FIRE_BATCH_MAX
     assert bench.signs >= FIRE_BATCH_MAX
+
+
+def test_a_plan_that_always_comes_too_late_keeps_nothing_else_waiting() -> None:
+    """A record that the script reads otherwise than the leader has no end: it is looked at once a second then."""
+    bench = SchedulerStepper()
+    bench.found((TICK, START_MS), score=-1)
+    bench.defined((TICK, START_MS))
+    for _ in range(VAIN_MAX - 1):
+        bench.planned(PlanCode.MOVED)
+        bench.found((TICK, START_MS), score=-1)
+    bench.planned(PlanCode.MOVED)
+    assert isinstance(bench.step, Watch)
+
+    bench.pass_ms(AGAIN_NS // MILLISECOND_NS)
+    bench.found((TICK, START_MS), score=-1)
+    bench.planned(PlanCode.PLANNED)
+    assert isinstance(bench.step, Watch)
