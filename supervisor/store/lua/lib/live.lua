@@ -31,7 +31,7 @@ local COUNTERS = 12
 local function counters(state)
   local found = {}
   for n in string.gmatch(string.match(state or '', '^[^\n]*'), '%d+') do
-    found[#found + 1] = tonumber(n)
+    found[#found + 1] = natural(n) or 0 -- as the leader reads them
   end
   for n = #found + 1, COUNTERS do
     found[n] = 0

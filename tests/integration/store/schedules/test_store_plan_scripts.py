@@ -267,6 +267,18 @@ def test_a_state_that_cannot_be_read_is_no_state(packed: str) -> None:
     assert ScheduleState.parse(packed) == ScheduleState(Counters(), ())
 
 
+def test_a_counter_that_no_version_writes_is_put_right(world: StoreCalls, term: LeaseView) -> None:
+    """The leader reads no counters there, and has the initial run decided: it must learn that there was one."""
+    world.raw.hset(world.keys.schedule_state, "a", "9999999999999999 0 0 0 0 0 0 0 0 0 0 1")
+    (seen,) = see(world, "a")
+    assert seen.counters.initial == 0
+    initial = world.item("a", what=What.INITIAL)
+    assert world.run(world.fire_call(term, initial)).results[0].code is FireCode.DUP
+
+    (seen,) = see(world, "a")
+    assert seen.counters == Counters(initial=1)
+
+
 def test_a_paused_schedule_is_not_fired(world: StoreCalls, term: LeaseView) -> None:
     """However its due time came into the window."""
     item = world.item("a")
