@@ -120,7 +120,7 @@ def is_embedded_down(settings: Settings) -> bool:
 
     server = embedded_server(settings)
     try:
-        return server is not None and not server.is_ready()
+        return server is not None and not server.is_ready(settings.redis.connect_timeout_s)
     except OSError:
         return True
 

@@ -179,10 +179,10 @@ class EmbeddedServer:
         }
         return [str(find_server()), *(part for name, value in options.items() for part in (f"--{name}", value))]
 
-    def is_ready(self) -> bool:
-        """Return whether the directory's owner serves on the socket: this tree, or another one. Takes at most 0.1 s."""
+    def is_ready(self, timeout_s: float = _READY_TIMEOUT_S) -> bool:
+        """Return whether the directory's owner serves on the socket: this tree, or another one."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
-            link.settimeout(_READY_TIMEOUT_S)
+            link.settimeout(timeout_s)
             try:
                 link.connect(str(self.socket_path))
                 if peer_uid(link) != self.data_dir.stat().st_uid:

@@ -10,15 +10,18 @@ import stat
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import redis
 
+from supervisor.cli.connection import is_embedded_down
 from supervisor.core.errors import CannotCreateError
 from supervisor.embedded import valkey
 from supervisor.embedded.valkey import EmbeddedServer, bundled_server, find_server
+from supervisor.settings.sections.models import RedisSettings, Settings
 from tests.kit.servers import wait_until
 
 pytestmark = pytest.mark.server
@@ -279,3 +282,26 @@ def test_the_bundled_server_is_found_without_importing_its_package() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[3]
     )
     assert shown.stdout.strip() == str(bundled_server())
+
+
+def test_a_command_waits_for_a_busy_server_as_long_as_for_any_other(data_dir: Path) -> None:
+    """On a machine with a load of 15 the answer takes longer than the parent's short look, and the tree is there."""
+    data_dir.mkdir(mode=0o700)
+    settings = Settings(data_dir=str(data_dir), redis=RedisSettings(connect_timeout_s=30))
+    server = EmbeddedServer(data_dir, "always")
+
+    def answer(listener: socket.socket) -> None:
+        link, _ = listener.accept()
+        with link:
+            link.recv(16)
+            threading.Event().wait(0.2)
+            link.sendall(b"+PONG\r\n")
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(server.socket_path))
+        listener.listen()
+        thread = threading.Thread(target=answer, args=(listener,))
+        thread.start()
+        assert not is_embedded_down(settings)
+        thread.join()
+    assert is_embedded_down(settings), "nobody listens any more, which is known at once"
