@@ -61,14 +61,14 @@ BREAKS = {
     ),
     # An execution is its queue, its id and its fence.
     "an acknowledgement of any attempt counts": Break(
-        lua("lib/settle.lua", "if tokens[n] == token and", "if tokens[n] and"),
+        lua("lib/settle.lua", "if tokens[n] ~= token or", "if not tokens[n] or"),
         turns.test_an_acknowledgement_of_another_attempt_is_stale,
     ),
     "an acknowledgement of an earlier execution counts": Break(
         lua(
             "lib/settle.lua",
-            "if tokens[n] == token and",
-            "if tokens[n] and string.match(tokens[n], '^.*|') == string.match(token, '^.*|') and",
+            "if tokens[n] ~= token or",
+            "if not tokens[n] or string.match(tokens[n], '^.*|') ~= string.match(token, '^.*|') or",
         ),
         turns.test_an_acknowledgement_of_an_earlier_execution_of_the_same_attempt_is_stale,
     ),
