@@ -170,7 +170,7 @@ MUTANTS: dict[str, Mutation] = {
         "lib/fire_schedules.lua", "now, limit = now_ms(), tonumber(skew_ms)", "now, limit = now_ms(), 1e9"
     ),
     "fire takes a plan of an older definition": lua(
-        "lib/fire_decide.lua", "string.match(defs[n], '^%d+') ~= item.revision", "false"
+        "lib/fire_decide.lua", "string.match(defs[n], '^0*(%d+)') ~= item.revision", "false"
     ),
     "fire starts what is paused": lua("lib/fire_decide.lua", "if pauses[n] then", "if false then"),
     "fire advances the watermark and enqueues nothing": lua(
