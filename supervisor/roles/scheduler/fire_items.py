@@ -132,10 +132,9 @@ def advanced(ready: DueSchedule, mark_ms: int) -> DueSchedule | None:
     )  # fmt: skip
 
 
-def starts(seen: Seen, known: CompiledSchedule, moment: DecisionTime) -> list[FireItem]:
+def starts(seen: Seen, known: CompiledSchedule, counters: Counters, moment: DecisionTime) -> list[FireItem]:
     """Return items for runs without a due time: the initial run, and runs waiting in the buffer."""
     found = []
-    counters = seen.counters
     definition = known.definition
     if definition.run_on_create and not counters.initial:
         found.append(_extra(seen, known, moment, moment.now_ms, What.INITIAL))
@@ -274,7 +273,7 @@ def evaluate(seen: Seen, known: CompiledSchedule, moment: DecisionTime) -> Evalu
         pause = {"reason": f"{counters.failed} runs failed in a row", "by": BY, "at_ms": moment.now_ms}
         text = msgspec.json.encode(pause).decode()
         return Evaluation(PlanItem(seen, None, wait=known.wait, set_pause=text))
-    begin = tuple(starts(seen, known, moment))
+    begin = tuple(starts(seen, known, counters, moment))
     ready = prepare(seen.schedule, known, seen.mark_ms, after_ms=counters.after_ms, live=seen.live)
     is_spent = definition.max_runs is not None and counters.fired >= definition.max_runs
     is_waiting = definition.after is not None or ("c" in known.wait and seen.live > 0)

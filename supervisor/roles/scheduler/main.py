@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from random import Random
@@ -23,6 +23,7 @@ from supervisor.core.effects import RunScript, Step, Watch, drive
 from supervisor.core.errors import EXIT_OK
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.checks import FireRefusal
+from supervisor.core.supervision.scoreboard import Row
 from supervisor.core.supervision.states import ChildState, Phase
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.reload.config_memfd import HandoverError
@@ -67,6 +68,7 @@ class Driver:
     def __init__(self, child: ChildContext, definitions: Sequence[ScheduleDef]) -> None:
         self._child = child
         self._clock = child.clock
+        self._beating = _beating(child)
         settings = child.settings
         self._keys = Keys(settings.cluster)
         self._store = ParkedStore.connect(
@@ -95,7 +97,7 @@ class Driver:
             allow_empty=settings.scheduler.allow_empty_static,
             backfills=Backfills(self._keys, clock=child.clock, report=report, rate_per_s=rate),
             zones_version=zones.database_version(),
-            show_life=self._show_life,
+            show_life=self._beating,
         )
 
     def run(self) -> int:
@@ -128,12 +130,9 @@ class Driver:
         self._wakeup.wait(min(step.until_ns, now_ns + BEAT_NS))
         return None
 
-    def _show_life(self) -> None:
-        self._child.row.beat_ns = self._clock.elapsed_ns()
-
     def _beat(self) -> None:
         self._child.row.progress += 1
-        self._show_life()
+        self._beating()
         if number := self._following.poll():
             self._follow(number)
 
@@ -145,6 +144,16 @@ class Driver:
             if digest != self._digest:
                 self._scheduler.redeclare(self._child.handover.definitions(number))
                 self._digest = digest
+
+
+def _beating(child: ChildContext) -> Callable[[], None]:
+    """Return the function that shows that this process does not hang: called several times for each fire."""
+    words, beat, elapsed_ns = child.row.words, Row.beat_ns.index, child.clock.elapsed_ns
+
+    def beating() -> None:
+        words[beat] = elapsed_ns()
+
+    return beating
 
 
 def main(child: ChildContext, definitions: Sequence[ScheduleDef]) -> int:

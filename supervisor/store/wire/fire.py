@@ -59,8 +59,10 @@ NO_COUNTERS = Counters()
 def counters_of(head: bytes | str) -> Counters:
     """Return the counters in the first line of a state."""
     words = head.split()
+    if len(words) != len(Counters.__slots__):
+        return NO_COUNTERS
     numbers = [found for word in words if (found := foreign_number(word)) is not None]
-    if not len(numbers) == len(words) == len(Counters.__slots__):
+    if len(numbers) != len(words):
         return NO_COUNTERS
     return Counters(**dict(zip(Counters.__slots__, numbers, strict=True)))
 

@@ -21,7 +21,7 @@ def test_a_buffered_run_of_before_the_loss_says_that_it_may_have_run(waits_since
     known = CompiledSchedule(definition, 1, is_dynamic=False)
     nominal_ms = NOW_MS - waits_since_s * 1000
     seen = Seen("waiting", 0, 1, "set", NOW_MS, b"", b"", 0, (nominal_ms,))
-    (item,) = starts(seen, known, DecisionTime(NOW_MS, 10_000, doubtful_until_ms=NOW_MS - 20_000))
+    (item,) = starts(seen, known, seen.counters, DecisionTime(NOW_MS, 10_000, doubtful_until_ms=NOW_MS - 20_000))
 
     assert (b'"maybe_duplicate":true' in item.run.data) is is_flagged
 
@@ -33,7 +33,7 @@ def test_a_buffered_run_that_must_not_run_twice_is_dropped_and_counted(waits_sin
     definition = ScheduleDef(id="waiting", template=template, every_ms=5000, overlap="buffer_one")
     seen = Seen("waiting", 0, 1, "set", NOW_MS, b"", b"", 0, (NOW_MS - waits_since_s * 1000,))
     known = CompiledSchedule(definition, 1, is_dynamic=False)
-    (item,) = starts(seen, known, DecisionTime(NOW_MS, 10_000, doubtful_until_ms=NOW_MS - 20_000))
+    (item,) = starts(seen, known, seen.counters, DecisionTime(NOW_MS, 10_000, doubtful_until_ms=NOW_MS - 20_000))
 
     assert item.what is what
 
@@ -46,7 +46,7 @@ def test_the_first_run_of_a_schedule_of_before_the_loss_says_that_it_may_have_ru
     definition = ScheduleDef(id="new", template=TEMPLATE, every_ms=3_600_000, run_on_create=True)
     seen = Seen("new", 0, 1, "set", NOW_MS - begun_since_s * 1000, b"", b"", 0, ())
     known = CompiledSchedule(definition, 1, is_dynamic=False)
-    (item,) = starts(seen, known, DecisionTime(NOW_MS, 10_000, doubtful_until_ms=NOW_MS - 20_000))
+    (item,) = starts(seen, known, seen.counters, DecisionTime(NOW_MS, 10_000, doubtful_until_ms=NOW_MS - 20_000))
 
     assert (item.what, item.missed) == (What.INITIAL, 0)
     assert (b'"maybe_duplicate":true' in item.run.data, item.is_doubtful) == (is_flagged, is_flagged)
@@ -59,7 +59,7 @@ def test_a_first_run_that_must_not_run_twice_is_counted_as_missed(begun_since_s:
     definition = ScheduleDef(id="new", template=template, every_ms=3_600_000, run_on_create=True)
     seen = Seen("new", 0, 1, "set", NOW_MS - begun_since_s * 1000, b"", b"", 0, ())
     known = CompiledSchedule(definition, 1, is_dynamic=False)
-    (item,) = starts(seen, known, DecisionTime(NOW_MS, 10_000, doubtful_until_ms=NOW_MS - 20_000))
+    (item,) = starts(seen, known, seen.counters, DecisionTime(NOW_MS, 10_000, doubtful_until_ms=NOW_MS - 20_000))
 
     assert (item.what, item.missed, bool(item.run.data)) == (What.INITIAL, missed, not missed)
 
