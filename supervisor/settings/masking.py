@@ -24,7 +24,11 @@ ECHO_MAX = 60
 REFERENCE = re.compile(r"\$\{(env|file):([^}]*)\}")
 _SCHEME = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]*{MARK}")
 _WHO = re.compile(rf"(?P<user>{REFERENCE.pattern}|[A-Za-z0-9_.-]*):(?P<password>.*)", re.DOTALL)
-_QUERY_SECRET = re.compile(r"(?i)(?P<name>[?&](?:password|auth|token)=)[^&]*")
+QUERY_SECRET = re.compile(
+    r"(?i)(?P<name>[?&](?:[\w-]*(?:password|passwd|secret|token|signature)|(?:api|access)[_-]?key|auth|sig)=)[^&]+"
+)
+"""A credential in the query of a URL."""
+
 _SECRET_KEY = re.compile(
     r"(?i)pass|pwd|secret|token|url|credential|(?:api|private|access|encryption|signing)_?key|auth"
 )
@@ -65,7 +69,7 @@ def mask_path(url: str) -> str:
 
 
 def _mask_query(text: str) -> str:
-    return _QUERY_SECRET.sub(rf"\g<name>{MASK}", text)
+    return QUERY_SECRET.sub(rf"\g<name>{MASK}", text)
 
 
 def _mask_who(who: str) -> str:

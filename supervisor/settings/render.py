@@ -113,6 +113,11 @@ def _represent_text(dumper: SettingsDumper, text: str) -> yaml.ScalarNode:
 SettingsDumper.add_representer(str, _represent_text)
 
 
+def on_one_line(text: str) -> str:
+    """Return ``text`` as a comment may hold it: what ends a line of YAML, or steers a terminal, is an escape."""
+    return text if text.isprintable() else repr(text)[1:-1]
+
+
 def dump_yaml(value: Any) -> str:
     """Return plain data as YAML that the loader reads back unchanged."""
     text: str = yaml.dump(value, Dumper=SettingsDumper, sort_keys=False, allow_unicode=True, width=_WIDTH)

@@ -34,8 +34,8 @@ from supervisor.settings.base import Path as TreePath
 from supervisor.settings.document import Node
 from supervisor.settings.interpolate import directory_of
 from supervisor.settings.loader import Converted
-from supervisor.settings.masking import REFERENCE, looks_secret, mask_url
-from supervisor.settings.render import dump_yaml
+from supervisor.settings.masking import QUERY_SECRET, REFERENCE, looks_secret, mask_url
+from supervisor.settings.render import dump_yaml, on_one_line
 from supervisor.settings.schema import settings_shape
 
 JOBS_MODULE = "supervisor.compat.cloudforet.jobs"
@@ -159,16 +159,15 @@ def _redis(entries: Mapping[str, Node], report: ImportReport, *, has_redis: bool
     return redis
 
 
-_HEADER = """\
-# Made by `tenure config convert` from {names}. It replaces them: run it without --compat.
-# Every schedule plans on a worker of the pool planners; its tasks go to the queue in its args.
-"""
+_HEADER = (
+    "Made by `tenure config convert` from {names}. It replaces them: run it without --compat.",
+    "Every schedule plans on a worker of the pool planners; its tasks go to the queue in its args.",
+)
 _NAMES = ("authentication", "authorization", "TOKEN_INFO")  # kinds of handlers, and where a token is: no credentials
 _NO_SECRET = (("redis", "url"), ("cloudforet", "packages"))
 _NUMBER = re.compile(r"(?i)(password|passwd|passphrase|pwd|secret|pin|token|api_?key)\Z")  # what may be a number
 _KEY = re.compile(r"(?i)(private|encryption|signing|access|master|shared)_?key(_?(pem|hex|base64))?\Z")
 _PRIVATE_KEY = "PRIVATE KEY-----"
-_QUERY_SECRET = re.compile(r"(?i)[?&](password|auth|token)=[^&]")
 
 
 def to_yaml(conversion: Converted, files: Sequence[Path]) -> str:
@@ -183,10 +182,11 @@ def to_yaml(conversion: Converted, files: Sequence[Path]) -> str:
     """
     variables: dict[str, str] = {}
     plain = conversion.root.mapped(lambda node, path: _shown(node, path, variables)).plain()
-    lines = [_HEADER.format(names=", ".join(str(file) for file in files))]
-    lines += [f"# note: {' '.join(notice.split())}\n" for notice in conversion.notices]
-    lines += [f"# set the variable {name}: {what} was a secret in the original\n" for name, what in variables.items()]
-    return f"{''.join(lines)}version: 1\n{dump_yaml(plain)}"
+    remarks = [each.format(names=", ".join(map(str, files))) for each in _HEADER]
+    remarks += [f"note: {notice}" for notice in conversion.notices]
+    remarks += [f"set the variable {name}: {what} was a secret in the original" for name, what in variables.items()]
+    comments = "".join(f"# {on_one_line(each)}\n" for each in remarks)
+    return f"{comments}version: 1\n{dump_yaml(plain)}"
 
 
 def _shown(node: Node, path: TreePath, variables: dict[str, str]) -> Node:
@@ -225,7 +225,7 @@ def _is_beside_reference(text: str, path: TreePath) -> bool:
         return True
     who = userinfo_of(rest)
     user, colon, password = rest[slice(*who)].partition(":") if who is not None else ("", "", "")
-    return bool(password if colon else user) or _QUERY_SECRET.search(rest) is not None or _PRIVATE_KEY in rest
+    return bool(password if colon else user) or QUERY_SECRET.search(rest) is not None or _PRIVATE_KEY in rest
 
 
 def _is_secret(text: str, path: TreePath) -> bool:

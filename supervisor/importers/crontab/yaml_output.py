@@ -11,7 +11,7 @@ import yaml
 from supervisor.core.schedules.templating import literal
 from supervisor.importers.crontab.reader import Entry
 from supervisor.settings.interpolate import escape
-from supervisor.settings.render import SettingsDumper
+from supervisor.settings.render import SettingsDumper, on_one_line
 
 TIMEOUT = "24h"  # cron sets none; a backup that takes three hours must not be cut off by the default
 
@@ -46,14 +46,14 @@ _CrontabDumper.add_representer(_Quoted, _CrontabDumper.represent_quoted)
 
 def to_yaml(entries: Sequence[Entry], names: Sequence[str]) -> str:
     """Return the configuration that runs ``entries``, which came from the files ``names``."""
-    header = _HEADER.format(names=", ".join(_on_one_line(name) for name in names) or "nothing")
+    header = _HEADER.format(names=", ".join(on_one_line(name) for name in names) or "nothing")
     if not entries:
         return f"{header}schedules: {{}}\n"
     return header + "schedules:\n" + "\n".join(_schedule(entry) for entry in entries)
 
 
 def _schedule(entry: Entry) -> str:
-    comments = "".join(f"# {_on_one_line(comment)}\n" for comment in (entry.where, *entry.comments))
+    comments = "".join(f"# {on_one_line(comment)}\n" for comment in (entry.where, *entry.comments))
     body: dict[str, Any] = {
         "job": "shell.command",
         "cron": _Quoted(entry.cron),
@@ -88,10 +88,6 @@ def _arguments(entry: Entry) -> dict[str, Any]:
     if entry.stdin is not None:
         arguments["stdin"] = _text(entry.stdin)
     return arguments
-
-
-def _on_one_line(text: str) -> str:
-    return text if text.isprintable() else repr(text)[1:-1]
 
 
 def _text(value: str) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from supervisor.app.configuration import load
@@ -67,6 +69,7 @@ def test_no_secret_is_written(cloudforet: CloudforetDesk, monkeypatch: pytest.Mo
         "NUMBERS: {api_key: 71829304, tokens: {encryption_key: [71829304]}, max_tokens: 13}\n"
         f"ALIKE: {{a-b: {{password: {CANARY}-a}}, a_b: {{password: {CANARY}-b}}, empty: {{password: ''}}}}\n"
         f"BESIDE: {{uri: 'mongodb://me:{CANARY}-9@${{env:HOST}}/db', hook: 'https://${{env:HOST}}/?token={CANARY}-0'}}\n"
+        f"QUERIES: {{a: 'https://h/?access_token={CANARY}-t', b: 'https://h/?x=1&api_key={CANARY}-u&sig={CANARY}-v'}}\n"
         "REFERENCES: {uri: 'mongodb://me:${env:PW}@mongo/db', hook: 'https://h/?token=${env:PW}', who: 'https://${env:PW}@h'}\n"
         f"DATABASES: {{default: {{host: mongo, password: {CANARY}-3, uri: 'mongodb://me:{CANARY}-4@mongo/db'}}}}\n"
         f"SCHEDULERS: {{s: {{backend: a.B, queue: q, interval: 60, options: {{api_key: {CANARY}-5}}}}}}\n",
@@ -93,6 +96,19 @@ def test_no_secret_is_written(cloudforet: CloudforetDesk, monkeypatch: pytest.Mo
     assert "SCHEDULERS.s.api_key: lies in Redis with every run" in text
     assert "# set the variable REDIS_PASSWORD: redis.password was a secret in the original" in text
     assert f"token: ${{file:{(cloudforet.directory / 'secrets/token').resolve()}}}" in text.replace("etc/../", "")
+
+
+@pytest.mark.parametrize("end", ["\n", "\r", "\x85", "\u2028"])
+def test_no_name_of_a_document_ends_a_comment(cloudforet: CloudforetDesk, end: str) -> None:
+    """Documents come over the network, and may choose no code: a line of theirs would be a setting, such as a plugin."""
+    name = f"x{end}plugins: {{evil: {{command: [id]}}}}{end}# \x1b password"
+    cloudforet.write("far.yaml", json.dumps({"GLOBAL": {name: "s3cret", name + " length": 1}}))
+    schedulers = "  SCHEDULERS: {s: {backend: a.B, queue: q, interval: 60}}\n"
+    cloudforet.write("application.yaml", f"IMPORT: [far.yaml]\nGLOBAL:\n  {QUEUES}{schedulers}")
+    text = converted("application.yaml")
+    assert set(yaml.safe_load(text)) == {"version", "jobs", "workers", "schedules", "redis", "cloudforet"}
+    assert "s3cret" not in text
+    assert "\x1b" not in text
 
 
 def test_a_problem_quotes_no_value_under_the_name_of_a_secret(cloudforet: CloudforetDesk) -> None:

@@ -195,7 +195,9 @@ def test_no_problem_about_a_flag_or_variable_holds_a_secret(flag: str, desk: Any
     [
         ("redis://user:pw@h/0", "redis://user:**********@h/0"), ("redis://:pw@h", "redis://:**********@h"), ("redis://token@h", "redis://**********@h"),
         ("redis://h:1/0?db=1", "redis://h:1/0?db=1"), ("redis://u:p@w:x@h", "redis://u:**********@h"), ("redis://u:p/w?x@h", "redis://u:**********@h"),
-        ("https://h/?token=abc&x=1", "https://h/?token=**********&x=1"), ("redis://u:${env:P}@h", "redis://u:${env:P}@h"), ("plain", "plain"),
+        ("https://h/?token=abc&x=1", "https://h/?token=**********&x=1"),
+        ("https://h/?max=1&access_token=abc&X-Amz-Signature=d", "https://h/?max=1&access_token=**********&X-Amz-Signature=**********"),
+        ("https://h/?api_key=abc&tokens=3&client_secret=d", "https://h/?api_key=**********&tokens=3&client_secret=**********"), ("redis://u:${env:P}@h", "redis://u:${env:P}@h"), ("plain", "plain"),
         ("redis://${env:U}:${file:/p}@h", "redis://${env:U}:${file:/p}@h"), ("redis://u:x${env:P}@h", "redis://u:**********@h"),
         ("see http://a:b@c now", "see http://a:**********@c now"), ("redis://u:@h", "redis://u:@h"),
     ],
