@@ -25,8 +25,9 @@ NETWORK = frozenset({"slow", "stall", "lost_request", "lost_reply", "repeated", 
 class Program:
     """One program that contends; ``start`` makes another process of it."""
 
-    def __init__(self, world: World, number: int) -> None:
+    def __init__(self, world: World, number: int, *, lease_ns: int = LEASE_NS) -> None:
         self.world = world
+        self.lease_ns = lease_ns
         self.rng = Random(f"{world.seed}/{number}")
         self.clock = ReplicaClock(world, boot_offset_ns=number * S, rate=1 + self.rng.uniform(-0.02, 0.02))
         self.number = number
@@ -47,7 +48,7 @@ class Program:
             return Contender(
                 KEYS,
                 clock=self.clock,
-                timing=timing_of(LEASE_NS / S),
+                timing=timing_of(self.lease_ns / S),
                 me=candidate(f"p{self.number}.{self.incarnation}", pid=1, host="h", started_ms=0, participates=True),
                 rng=self.rng,
                 new_nonce=lambda: f"{self.rng.getrandbits(128):032x}",
@@ -73,9 +74,11 @@ class Program:
         assert started == sorted(started)
 
 
-def made(seed: int, network: Network | None = None, programs: int = 3) -> tuple[World, list[Program]]:
+def made(
+    seed: int, network: Network | None = None, programs: int = 3, lease_ns: int = LEASE_NS
+) -> tuple[World, list[Program]]:
     world = World(Server(Keys("programs")), seed=seed, network=network)
-    return world, [Program(world, number) for number in range(programs)]
+    return world, [Program(world, number, lease_ns=lease_ns) for number in range(programs)]
 
 
 def strike(world: World, program: Program, fault: str) -> None:
@@ -155,6 +158,31 @@ def test_a_paused_leader_is_none_by_its_own_clock_before_another_one_leads() -> 
         world.run_until(world.now_ns + S)
         assert leader.calls[-1] == ("stopped", leader.calls[-2][1])
         assert not leader.is_leader
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("is_newcomer", [False, True], ids=["Redis loses its data", "Redis' clock steps"])
+def test_a_short_lease_takes_nothing_from_a_long_one(seed: int, *, is_newcomer: bool) -> None:
+    """Each program chooses the length of its lease: the others wait as long as the holder's says, also for a lost one."""
+    world, [holder] = made(seed, programs=1, lease_ns=30 * S)
+    with driven_time(world.server_time_s):
+        world.run_until(2 * S)
+        assert holder.is_leader
+        if is_newcomer:
+            world.server_offset_ms += 3_600_000
+            other = Program(world, 1, lease_ns=S)
+        else:
+            other = Program(world, 1, lease_ns=S)
+            world.run_until(world.now_ns + S)
+            world.is_server_up = False
+            world.server.empty()
+            world.run_until(world.now_ns + LOOK_NS)
+            world.is_server_up = True
+        end_ns = world.now_ns + 90 * S
+        while world.now_ns < end_ns:
+            world.run_until(world.now_ns + LOOK_NS)
+            assert not (holder.is_leader and other.is_leader), f"{world.now_ns / S} s"
+        assert holder.is_leader or other.is_leader
 
 
 def test_a_release_is_heard_by_the_next_one_within_milliseconds() -> None:

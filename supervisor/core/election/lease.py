@@ -160,26 +160,25 @@ class Memory:
     """Memory of a replica about the lease, whatever becomes of Redis."""
 
     floor: int = 0  # highest epoch ever seen; a campaign must win a higher one
-    trusted_until_ns: int = 0  # another replica may believe in that term until then; 0: none does
+    believed_ns: int = 0  # for so long from its last renewal on another replica believes in that term; 0: none does
     epoch: int = 0  # of the last reply
     seq: int = 0
     genesis: str = ""  # identity of the data set of the last reply; empty: it had none yet
 
-    def learn(self, seen: Sight, *, now_ns: int) -> tuple[Memory, Loss | None]:
-        """Return the memory after a reply received at ``now_ns``, and the loss of data that it shows, if any.
+    def learn(self, seen: Sight) -> tuple[Memory, Loss | None]:
+        """Return the memory after a reply, and the loss of data that it shows, if any.
 
         A loss is found once: the last sight is compared with this one, and this one is remembered.
         """
-        trusted_until_ns = self.trusted_until_ns
+        believed_ns = self.believed_ns
         if seen.epoch >= self.floor:
-            is_anothers = seen.is_held and not seen.is_ours
-            trusted_until_ns = now_ns + seen.duration_ns if is_anothers else 0
+            believed_ns = seen.duration_ns if seen.is_held and not seen.is_ours else 0
         floor = max(self.floor, seen.epoch)
-        return Memory(floor, trusted_until_ns, seen.epoch, seen.seq, seen.genesis), self._loss(seen)
+        return Memory(floor, believed_ns, seen.epoch, seen.seq, seen.genesis), self._loss(seen)
 
     def heard_release(self, epoch: int) -> Memory:
         """Return the memory once the holder of ``epoch`` announced its end: nobody believes in it."""
-        return replace(self, trusted_until_ns=0) if epoch >= self.floor else self
+        return replace(self, believed_ns=0) if epoch >= self.floor else self
 
     def _loss(self, seen: Sight) -> Loss | None:
         is_empty = seen.epoch == 0 and seen.genesis == "" and self.epoch > 0

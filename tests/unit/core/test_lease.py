@@ -204,10 +204,10 @@ def sight(epoch: int, seq: int = 0, **fields: Any) -> Sight:
     return Sight(epoch=epoch, seq=seq, **known | fields)
 
 
-def remembered(*sights: Sight, now_ns: int = 0) -> tuple[Memory, list[Loss | None]]:
+def remembered(*sights: Sight) -> tuple[Memory, list[Loss | None]]:
     memory, losses = Memory(), []
     for each in sights:
-        memory, loss = memory.learn(each, now_ns=now_ns)
+        memory, loss = memory.learn(each)
         losses.append(loss)
     return memory, losses
 
@@ -243,17 +243,17 @@ def test_a_loss_shows_in_the_first_reply_after_it_and_is_found_once(seen: Sight,
 
 def test_an_agent_that_resumed_a_term_knows_an_emptied_server() -> None:
     """All it has is the epoch on the board."""
-    assert Memory(floor=7, epoch=7).learn(sight(0, genesis="", is_held=False), now_ns=0)[1] is Loss.DATA
+    assert Memory(floor=7, epoch=7).learn(sight(0, genesis="", is_held=False))[1] is Loss.DATA
 
 
 def test_the_highest_term_may_be_believed_in_for_its_duration() -> None:
     """By its holder, who may have renewed it just before the reply; what Redis says after a loss does not count."""
-    memory, _ = remembered(sight(7), sight(0, genesis="", is_held=False), now_ns=10 * S)
-    assert memory.trusted_until_ns == 15 * S
-    assert memory.heard_release(6).trusted_until_ns == 15 * S
-    assert memory.heard_release(7).trusted_until_ns == 0
-    assert remembered(sight(7, is_ours=True), now_ns=10 * S)[0].trusted_until_ns == 0
-    assert remembered(sight(7), sight(7, is_held=False), now_ns=10 * S)[0].trusted_until_ns == 0
+    memory, _ = remembered(sight(7), sight(0, genesis="", is_held=False))
+    assert memory.believed_ns == 5 * S
+    assert memory.heard_release(6).believed_ns == 5 * S
+    assert memory.heard_release(7).believed_ns == 0
+    assert remembered(sight(7, is_ours=True))[0].believed_ns == 0
+    assert remembered(sight(7), sight(7, is_held=False))[0].believed_ns == 0
 
 
 def test_a_candidate_does_not_wait_for_itself() -> None:

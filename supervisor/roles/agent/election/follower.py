@@ -90,8 +90,9 @@ class ElectionFollower:
         at, was_new = self._at, self._is_new
         self._is_new = False
         self._is_vacant = view.holder == ""
-        # A replica that starts on a term that is over by Redis' clock waits only until a living leader had renewed.
-        is_over = was_new and view.remaining_ms <= 0
+        # A replica that starts on a term that is over by Redis' clock waits only until a living leader had renewed,
+        # which one with a longer lease does less often.
+        is_over = was_new and view.remaining_ms <= 0 and view.duration_ms <= at.timing.duration_ms
         self._at_silence = "cold" if is_over else "expired"
         self._observation = Observation.of(
             epoch=view.epoch,

@@ -69,8 +69,7 @@ class ElectionMemory:
         for nonce in (term.nonce, self._at.board.next_nonce):
             self.asking(nonce or "")
         is_anothers = epoch > term.epoch
-        believed_until_ns = self._at.now() + self._at.timing.duration_ns if is_anothers else 0
-        self.lease = Memory(floor=epoch, epoch=epoch, trusted_until_ns=believed_until_ns)
+        self.lease = Memory(floor=epoch, epoch=epoch, believed_ns=self._at.timing.duration_ns if is_anothers else 0)
         if term.trusted_until_ns:
             self.held_until_ms = header.answered_ms + self._at.timing.duration_ms
 
@@ -103,7 +102,7 @@ class ElectionMemory:
             is_ours=is_ours,
             is_renewal=view.code in _RENEWING,
         )
-        self.lease, loss = before.learn(sight, now_ns=self._at.now())
+        self.lease, loss = before.learn(sight)
         self.last_event = view.last_event or self.last_event
         self.roster = view.roster
         if view.epoch >= before.floor:
@@ -115,10 +114,10 @@ class ElectionMemory:
                 self.hold = ""
         if loss is not None:
             self.lost_genesis = self.lost_genesis or before.genesis
-            if before.trusted_until_ns > 0:
+            if before.believed_ns > 0:
                 # Whatever Redis lost was granted or renewed before this answer, perhaps a moment before. No later term
                 # shortens that, nor does its end: its holder may not have known, or may have waited in vain.
-                self.disputed_until_ns = self._at.now() + self._at.timing.duration_ns
+                self.disputed_until_ns = self._at.now() + max(before.believed_ns, self._at.timing.duration_ns)
             if header.data_loss_epoch != 1:  # else no term followed the loss before, which a predecessor may have found
                 header.sighted_ms, header.held_until_ms = sighted_ms, held_until_ms
             header.lost_until_ms = silent_ms
@@ -181,8 +180,8 @@ class ElectionMemory:
         The holder of the term that was seen may have renewed since, and until a moment ago. A former leader whose own
         trust ended first may have been followed by one that it never saw: that one renews soon, if it lives.
         """
-        if self.lease.trusted_until_ns > 0:
-            return self._at.timing.duration_ns
+        if self.lease.believed_ns > 0:
+            return max(self.lease.believed_ns, self._at.timing.duration_ns)  # programs have leases of their own length
         is_lapsed = self.state is State.LAPSED or (
             self.state is State.LEADER and not self._at.board.term().is_trusted(self._at.now())
         )
