@@ -29,14 +29,14 @@ Told = Callable[[], object]
 log = logging.getLogger("tenure.leadership")
 
 
-def call_back(call: Told, loop: asyncio.AbstractEventLoop | None) -> None:
-    """Make one call of a program, in its event loop if it has one; whatever it raises is logged."""
+def call_back(call: Told, loop: asyncio.AbstractEventLoop | None, caught: type[BaseException] = Exception) -> None:
+    """Make one call of a program, in its event loop if it has one; what it raises of ``caught`` is logged."""
     try:
         if loop is None:
             call()
         else:
             asyncio.run_coroutine_threadsafe(in_loop(call), loop).result()
-    except (Exception, SystemExit):  # `sys.exit` too would end the thread, and nobody would be told again
+    except (caught, SystemExit):
         log.exception("a callback of a leadership raised; the leadership goes on")
 
 
@@ -169,7 +169,8 @@ class LeadershipThreads:
             if self._is_closing:
                 leader = leader._replace(epoch=0)
             if (call := self._callbacks.due(leader)) is not None:
-                call_back(call if self._loop is None else partial(self._in_task, call), self._loop)
+                # Whatever is raised would end the thread: an asyncio.CancelledError, the panic of an extension.
+                call_back(call if self._loop is None else partial(self._in_task, call), self._loop, BaseException)
                 continue
             if self._is_closing:
                 self._release()

@@ -83,11 +83,11 @@ def test_a_callback_that_hangs_costs_no_term(server: Server) -> None:
     assert view(server).transitions == 1
 
 
-@pytest.mark.parametrize("raised", [ValueError, SystemExit])
+@pytest.mark.parametrize("raised", [ValueError, SystemExit, asyncio.CancelledError, GeneratorExit])
 def test_a_callback_that_raises_is_logged_and_the_next_one_is_called(
     raised: type[BaseException], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A fault in one of them, or its `sys.exit`, leaves neither the lease unrenewed nor the stop unsaid."""
+    """A fault in one of them, its `sys.exit` or a cancelled task of its own leaves no lease unrenewed and no stop unsaid."""
     stopped: list[int] = []
 
     def fail(_epoch: int) -> None:
