@@ -15,7 +15,7 @@ from supervisor.core.schedules import checks
 from supervisor.core.schedules.diff import kept_mark_ms, unlisted_runs
 from supervisor.store.schedules.definitions import DYNAMIC, Change
 from supervisor.store.scripts import Call, CallBuilder
-from supervisor.store.wire.codec import chunks, cut, foreign_moment, foreign_number, number, text
+from supervisor.store.wire.codec import chunks, cut, foreign_moment, foreign_number, foreign_numbers, number, text
 from supervisor.store.wire.definition import StoredDefinition, unpack_definition
 from supervisor.store.wire.fire import NO_COUNTERS, Counters, counters_of
 
@@ -71,11 +71,10 @@ class ScheduleState:
     stretches: tuple[Stretch, ...] = field(default=())
 
     @classmethod
-    def parse(cls, packed: bytes | str | None) -> ScheduleState:
+    def parse(cls, packed: bytes | None) -> ScheduleState:
         """Parse ``packed``; an unreadable part counts as nothing."""
-        text = packed.decode("utf-8", "replace") if isinstance(packed, bytes) else packed or ""
-        head, *lines = text.split("\n")
-        found = (_STRETCH.fullmatch(line) for line in lines)
+        head, *lines = (packed or b"").split(b"\n")
+        found = (_STRETCH.fullmatch(text(line)) for line in lines)
         return cls(counters_of(head), tuple(_stretch(match) for match in found if match))
 
     def enqueued(self, nominal_ms: int) -> bool:
@@ -111,9 +110,8 @@ class Expected(NamedTuple):
     @classmethod
     def parse(cls, stored: Any) -> Expected | None:
         """Return the row in ``stored``; None without one that can be read."""
-        words = text(stored or b"").split()
-        numbers = [found for word in words if (found := foreign_number(word)) is not None]
-        return cls(*numbers) if len(numbers) == len(words) == len(cls._fields) else None
+        numbers = foreign_numbers(stored or b"", len(cls._fields))
+        return None if numbers is None else cls(*numbers)
 
     def lateness(self, now_ms: int) -> str:
         """Return in words what is late at ``now_ms``; empty for nothing."""

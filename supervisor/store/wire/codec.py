@@ -45,15 +45,22 @@ def number(value: Any) -> int:
 
 def foreign_number(value: Any) -> int | None:
     """Return a number of a record that anybody may have written; None where it is none, or has more than 15 digits."""
-    written = text(value)
-    return int(written) if written.isascii() and written.isdigit() and len(written) <= _DIGITS_MAX else None
+    written = value if isinstance(value, bytes) else text(value).encode("utf-8", "replace")
+    return int(written) if written.isdigit() and len(written) <= _DIGITS_MAX else None  # of bytes: 0 to 9 only
+
+
+def foreign_numbers(line: bytes, count: int) -> Sequence[int] | None:
+    """Return the ``count`` numbers of a line that anybody may have written; None where it holds anything else."""
+    words = line.split()
+    is_read = len(words) == count and b"".join(words).isdigit() and max(map(len, words)) <= _DIGITS_MAX
+    return tuple(map(int, words)) if is_read else None
 
 
 def foreign_moment(value: Any) -> int | None:
     """Return a score in ms that anybody may have written, of the years 1 to 9999; None where it is none."""
     try:
-        moment = float(text(value))
-    except ValueError:
+        moment = float(value)
+    except (TypeError, ValueError):
         return None
     return int(moment) if _YEAR_1_MS <= moment < _YEAR_10000_MS else None
 

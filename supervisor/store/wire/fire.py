@@ -22,7 +22,7 @@ from supervisor.core.election.lease import Term
 from supervisor.core.model import FIRE_BATCH_MAX
 from supervisor.core.schedules.checks import FireRefusal
 from supervisor.store.scripts import Call, CallBuilder
-from supervisor.store.wire.codec import chunks, foreign_moment, foreign_number, number, text, texts
+from supervisor.store.wire.codec import chunks, foreign_moment, foreign_number, foreign_numbers, number, text, texts
 from supervisor.store.wire.envelope import Packed
 
 READ_MAX = 500
@@ -35,8 +35,7 @@ NOTHING = Packed("", "", b"")
 """Stands for the run of an item that enqueues none."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counters:
+class Counters(NamedTuple):
     """The numbers in the first line of a stored state, in their order there."""
 
     fired: int = 0  # scheduled runs that were enqueued: what max_runs counts
@@ -56,15 +55,10 @@ class Counters:
 NO_COUNTERS = Counters()
 
 
-def counters_of(head: bytes | str) -> Counters:
+def counters_of(head: bytes) -> Counters:
     """Return the counters in the first line of a state."""
-    words = head.split()
-    if len(words) != len(Counters.__slots__):
-        return NO_COUNTERS
-    numbers = [found for word in words if (found := foreign_number(word)) is not None]
-    if len(numbers) != len(words):
-        return NO_COUNTERS
-    return Counters(**dict(zip(Counters.__slots__, numbers, strict=True)))
+    numbers = foreign_numbers(head, len(NO_COUNTERS))
+    return NO_COUNTERS if numbers is None else Counters(*numbers)
 
 
 class FireCode(StrEnum):

@@ -261,8 +261,8 @@ def test_a_completed_schedule_is_not_deleted_while_a_run_of_it_is_left(
     assert (see(world, "a")[0].revision, see(world, "a")[0].state) == (2, b"")
 
 
-@pytest.mark.parametrize("packed", ["", "x", "1 2", "1 2 3 4 5 6 7 8 9 10 11 x\nQ"])
-def test_a_state_that_cannot_be_read_is_no_state(packed: str) -> None:
+@pytest.mark.parametrize("packed", [b"", b"x", b"1 2", b"1 2 3 4 5 6 7 8 9 10 11 x\nQ"])
+def test_a_state_that_cannot_be_read_is_no_state(packed: bytes) -> None:
     """Another version may have written it."""
     assert ScheduleState.parse(packed) == ScheduleState(Counters(), ())
 
