@@ -72,10 +72,10 @@ class Trigger(ABC):
             yield latest
             until_ms = latest - 1
 
-    def neighbours(self, nominal_ms: int) -> Neighbours:
-        """Return the due times around ``nominal_ms``, which need not be one itself."""
+    def neighbours(self, nominal_ms: int, next_ms: int | None = None) -> Neighbours:
+        """Return the due times around ``nominal_ms``, which need not be one; ``next_ms`` where the caller knows it."""
         try:
-            return Neighbours(self.latest_ms(-1, nominal_ms - 1), self.next_ms(nominal_ms))
+            return Neighbours(self.latest_ms(-1, nominal_ms - 1), next_ms or self.next_ms(nominal_ms))
         except OverExcludedError:
             return ALONE
 
@@ -200,9 +200,9 @@ class AfterSchedule(AfterRun):
         """Return how many nominal times of the other schedule lie in (after_ms, until_ms], at most ``cap``."""
         return 0 if self.source is None else self.source.count(after_ms, until_ms, cap)
 
-    def neighbours(self, nominal_ms: int) -> Neighbours:
+    def neighbours(self, nominal_ms: int, next_ms: int | None = None) -> Neighbours:
         """Return the due times of the other schedule around ``nominal_ms``."""
-        return ALONE if self.source is None else self.source.neighbours(nominal_ms)
+        return ALONE if self.source is None else self.source.neighbours(nominal_ms, next_ms)
 
     def describe(self) -> str:
         """Return for example ``after load has ended ok``."""
@@ -335,9 +335,9 @@ class Bounded(Trigger):
         after_ms, until_ms = self._after(after_ms), self._until(until_ms)
         return self.inner.count(after_ms, until_ms, cap) if until_ms > after_ms else 0
 
-    def neighbours(self, nominal_ms: int) -> Neighbours:
+    def neighbours(self, nominal_ms: int, next_ms: int | None = None) -> Neighbours:
         """Return the due times around ``nominal_ms``, whether or not they lie within the bounds."""
-        return self.inner.neighbours(nominal_ms)
+        return self.inner.neighbours(nominal_ms, next_ms)
 
     def describe(self) -> str:
         """Return the inner trigger; the bounds are shown beside it."""

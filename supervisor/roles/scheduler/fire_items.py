@@ -210,9 +210,11 @@ def _item(ready: DueSchedule, moment: DecisionTime, decision: _Decision, *, is_m
     is_doubtful = nominal_ms <= moment.doubtful_until_ms
     run, what = NOTHING, What.MISSED
     if not is_missed:
-        is_next, following = nominal_ms == ready.nominal_ms, ready.following
-        is_known = is_next and ready.previous_ms is not None and following is not None
-        around = Neighbours(ready.previous_ms, following.nominal_ms) if is_known and following else None
+        around, previous_ms = None, ready.previous_ms
+        after_ms = ready.following.nominal_ms if ready.following is not None else 0
+        if ready.nominal_ms == nominal_ms < after_ms:
+            is_known = previous_ms is not None
+            around = Neighbours(previous_ms, after_ms) if is_known else known.trigger.neighbours(nominal_ms, after_ms)
         run = known.run(schedule, nominal_ms, moment.now_ms, is_doubtful=is_doubtful, around=around)
         what = What.DUE
     delay_ms = ready.fire_ms - ready.nominal_ms
