@@ -179,7 +179,8 @@ class FireDispatcher:
             self._next = self.due(self._moment())
 
     def _items(self, ready: DueSchedule, moment: DecisionTime, limit: int) -> list[FireItem] | None:
-        self._client.show_life()
+        if ready.known.takes_time:
+            self._client.show_life()
         try:
             return items(ready, moment, limit, self._client.show_life)
         except TenureError as error:
@@ -238,7 +239,8 @@ class FireDispatcher:
         return list(skewed.values())
 
     def _follow(self, ready: DueSchedule, mark_ms: int, moment: DecisionTime) -> None:
-        self._client.show_life()
+        if ready.known.takes_time:
+            self._client.show_life()
         try:
             following = advanced(ready, mark_ms)
         except TenureError as error:

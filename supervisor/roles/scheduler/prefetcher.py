@@ -254,8 +254,7 @@ class Prefetcher:
         if known is None:
             if self._kept_back.get(seen.schedule) == seen.revision:
                 return None
-            reason = self._catalogue.refusal(seen.schedule, seen.revision)
-            if reason is None:
+            if (reason := self._catalogue.refusal(seen.schedule, seen.revision)) is None:
                 self.again(seen.schedule)  # it changed between two questions
                 return None
             return Evaluation(unusable(seen, moment, reason))
@@ -263,7 +262,8 @@ class Prefetcher:
         if until_ms is not None:
             is_there = seen.score == until_ms or not self._put_off.is_planned(seen.schedule)
             return Evaluation(None if is_there else PlanItem(seen, until_ms, wait=known.wait))
-        self._client.show_life()
+        if known.takes_time:
+            self._client.show_life()
         try:
             return evaluate(seen, known, moment)
         except TenureError as error:

@@ -59,8 +59,8 @@ class CompiledSchedule:
     """One schedule, ready to fire."""
 
     __slots__ = (
-        "checks", "definition", "is_at_most_once", "job", "keep_ms", "packer", "policy", "revision", "template",
-        "trigger", "wait",
+        "checks", "definition", "is_at_most_once", "job", "keep_ms", "packer", "policy", "revision", "takes_time",
+        "template", "trigger", "wait",
     )  # fmt: skip
 
     def __init__(self, definition: ScheduleDef, revision: int, *, is_dynamic: bool) -> None:
@@ -86,6 +86,9 @@ class CompiledSchedule:
         # What is written into each run anew is only its id and its times, unless its arguments depend on them.
         self.packer = EnvelopeTemplate(template)
         self.template = template if needs_rendering(template.args) else None
+        # The due times of all others are found in microseconds.
+        many = definition.exclude or definition.when or definition.after or definition.checks
+        self.takes_time = bool(many or self.template)
         self.definition = _stripped(definition)
 
     def take_source(self, body: bytes | None) -> None:
