@@ -30,7 +30,7 @@ from supervisor.core.model import PRIORITIES, Envelope
 from supervisor.core.schedules.neighbours import ALONE, Neighbours
 from supervisor.store.producer.options import Args, ChildOptions, JobRef
 from supervisor.store.producer.tracing import traceparent_of
-from supervisor.store.wire.envelope import pack
+from supervisor.store.wire.envelope import pack, unpack
 from supervisor.store.wire.poll import CHILDREN_BYTES_MAX, CHILDREN_MAX, Child
 from supervisor.telemetry.masking import mask_text, text_of
 
@@ -155,8 +155,8 @@ class Children:
         **options: Unpack[ChildOptions],
     ) -> str:
         """Add a child and return its id; see ``Context.spawn``."""
-        envelope = self._envelope(job, args, self._id(key), "child", **options)
-        self._add(envelope, delay_to_ms(delay))
+        envelope, delay_ms = self._envelope(job, args, self._id(key), "child", **options), delay_to_ms(delay)
+        self._add(_timed(envelope, envelope.enqueued_ms + delay_ms), delay_ms)
         return envelope.id
 
     def then(
@@ -224,20 +224,21 @@ class Children:
         return tuple(self._at_the_end(child, envelope) for child, envelope in self._by_id.values())
 
     def _at_the_end(self, child: Child, envelope: Envelope) -> Child:
-        """Count the deadline of its start from now on: it could not start before its parent ended."""
-        deadline_s = envelope.template.start_deadline_s
-        if deadline_s is None:
+        """Count the deadline of its start from now on: it could not start before its parent ended.
+
+        All else is as it was spawned: by now its arguments may hold other things, and nobody could be told of a fault.
+        """
+        if envelope.not_after_ms is None:
             return child
-        late_ms = self.wall_ms() + child.delay_ms + round(1000 * deadline_s)
-        late = msgspec.structs.replace(envelope, not_after_ms=late_ms)
+        late = _timed(unpack(child.packed.data), self.wall_ms() + child.delay_ms)
         return replace(child, packed=pack(late, above=len(self.parent)))
 
     def _add(self, envelope: Envelope, delay_ms: int) -> None:
         known = self._by_id.get(envelope.id)
         if known is not None:
-            before = known[1]
-            same = msgspec.structs.replace(envelope, enqueued_ms=before.enqueued_ms, traceparent=before.traceparent)
-            if same == before and delay_ms == known[0].delay_ms:
+            times = {name: getattr(known[1], name) for name in ("enqueued_ms", "not_after_ms", "traceparent")}
+            same = pack(msgspec.structs.replace(envelope, **times), above=len(self.parent))
+            if same == known[0].packed and delay_ms == known[0].delay_ms:
                 return
             raise SpawnError(
                 f"run {self.parent} spawned two different children under {envelope.id}; give each a key of its own"
@@ -273,3 +274,10 @@ class Children:
         if len(run_id) > RUN_ID_MAX:
             raise SpawnError(f"run id {run_id[:80]}… would have {len(run_id)} characters, the limit is {RUN_ID_MAX}")
         return run_id
+
+
+def _timed(envelope: Envelope, from_ms: int) -> Envelope:
+    """Return ``envelope`` with the deadline of its start, if its job has one, counted from a moment on."""
+    deadline_s = envelope.template.start_deadline_s
+    late_ms = None if deadline_s is None else from_ms + round(1000 * deadline_s)
+    return msgspec.structs.replace(envelope, not_after_ms=late_ms)

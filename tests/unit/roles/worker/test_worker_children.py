@@ -8,7 +8,7 @@ import pytest
 
 from supervisor.core.errors import ArgumentsError, PayloadTooLargeError, UnknownJobError
 from supervisor.core.jobs.registry import Registry, job
-from supervisor.core.model import Kind
+from supervisor.core.model import PAYLOAD_BYTES_MAX, Kind
 from supervisor.roles.worker.attempt.run_output import Children, SpawnError
 from supervisor.store.wire.envelope import unpack
 from supervisor.store.wire.poll import CHILDREN_MAX
@@ -192,3 +192,39 @@ def test_a_worker_may_know_other_jobs_than_the_process_at_large() -> None:
     children = Children("p", registry=Registry(), wall_ms=lambda: 0)
     with pytest.raises(UnknownJobError, match=r"children\.part"):
         children.spawn("children.part", {}, key=None, queue=None, priority=None, delay=None)
+
+
+@job("children.late", start_deadline=60)
+def late(rows: list[Any]) -> None:
+    """Stand for a job that must begin in time."""
+
+
+def test_a_child_with_a_deadline_is_what_it_was_when_it_was_spawned() -> None:
+    """A job may fill one list again for each child, and put into it whatever it likes then."""
+    ctx, rows = context(), [1, 2]
+    ctx.spawn(late, {"rows": rows})
+    rows[:] = [object()]
+    (child,) = children_of(ctx).take()
+    assert unpack(child.packed.data).template.args == {"rows": [1, 2]}
+
+
+def test_a_child_that_has_no_room_for_its_deadline_is_refused_where_it_is_spawned() -> None:
+    """The deadline is known only when its parent ends, and then nobody could be told."""
+    ctx = context()
+    ctx.spawn(late, {"rows": [""]})
+    (child,) = children_of(ctx).take()
+    room = PAYLOAD_BYTES_MAX - len(child.packed.data[child.packed.data.index(b"{") :])
+    ctx = context()
+    with pytest.raises(PayloadTooLargeError):
+        ctx.spawn(late, {"rows": ["x" * (room + 1)]})
+    ctx.spawn(late, {"rows": ["x" * room]}, key=0)
+    assert len(children_of(ctx).take()) == 1
+
+
+def test_two_children_that_differ_in_what_a_list_held_are_two() -> None:
+    """Of what was given under one key twice, each is judged by what it was then."""
+    ctx, rows = context(), [1]
+    ctx.spawn(late, {"rows": rows}, key="a")
+    rows.append(2)
+    with pytest.raises(SpawnError, match="two different children"):
+        ctx.spawn(late, {"rows": rows}, key="a")
