@@ -323,6 +323,17 @@ end
 -- a row were lost while it was executed.
 local LOSSES_FREE = 2
 local function is_accused(queue, id, crashes)
-  local losses = string.match(redis.call('HGET', keys.err(queue), id) or '', ',"losses":(%d%d?)}$')
+  local err = redis.pcall('HGET', keys.err(queue), id)
+  local losses = string.match(type(err) == 'string' and err or '', ',"losses":(%d%d?)}$')
   return crashes > 0 or (tonumber(losses) or 0) > LOSSES_FREE
+end
+
+-- The list of a run whose time has come, charged with `att`, and whether it goes to the head of it. A retry, or a run that came
+-- too early for its rate, is older than what waits. One that asked to run again, and has not failed, goes to the tail: what
+-- waits may be what it waits for. One that is accused goes on alone, so that it takes no neighbours with it.
+local function lane_of(queue, id, data, att)
+  local attempts, crashes = charges(att)
+  if att and is_accused(queue, id, crashes) then return keys.suspect(queue, string.sub(head_of(data), 1, 1)), false end
+  local header = header_of(data)
+  return ready(queue, data), attempts > 0 or (header ~= nil and limits_in(header).rate ~= nil)
 end

@@ -34,9 +34,7 @@ local function read(...)
   return reply
 end
 
--- Promote what is due. A retry, or a run that came too early for its rate, is older than what waits: it goes to the head.
--- One that asked to run again, and has not failed, goes to the tail: what waits may be what it waits for.
--- One that crashed its worker goes on alone, so that it takes no neighbours with it.
+-- Promote what is due.
 -- Returns when the next one is due: false for none, or where a foreign key is in the way; nil where that is not known.
 local function promote(queue, now)
   local later = keys.later(queue)
@@ -49,17 +47,12 @@ local function promote(queue, now)
   local heads, tails, newer, gone, bells = {}, {}, {}, {}, { a = 0, s = 0 }
   for n, id in ipairs(due) do
     if data[n] then
-      local head, header = head_of(data[n]), header_of(data[n])
-      local kind = string.sub(head, 1, 1)
-      local attempts, crashes = charges(att[n])
-      if crashes > 0 then
-        add(tails, keys.suspect(queue, kind), id)
-      else
-        add((attempts > 0 or (header and limits_in(header).rate)) and heads or tails, ready(queue, head), id)
-        if header and not att[n] then
-          newer[#newer + 1] = n
-        end
+      local list, is_older = lane_of(queue, id, data[n], att[n])
+      add(is_older and heads or tails, list, id)
+      if header_of(data[n]) and not att[n] then
+        newer[#newer + 1] = n
       end
+      local kind = string.sub(head_of(data[n]), 1, 1)
       bells[kind] = bells[kind] + 1
     else
       gone[#gone + 1] = id

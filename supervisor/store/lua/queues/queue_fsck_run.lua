@@ -63,7 +63,7 @@ end
 
 local function put_at_head(id, data)
   local kind, _, crashes = string.sub(data, 1, 1), charges(redis.call('HGET', keys.att(queue), id))
-  redis.call('LPUSH', crashes > 0 and keys.suspect(queue, kind) or ready(queue, data), id)
+  redis.call('LPUSH', is_accused(queue, id, crashes) and keys.suspect(queue, kind) or ready(queue, data), id)
   ring(queue, kind, 1)
 end
 

@@ -6,8 +6,7 @@
 --
 -- Returns  for each run: queue (empty: unknown), and where it was: later (now it is ready), or where it still is
 --
--- As when its time had come: what failed goes to the head, since it is older than what waits, any other to the tail, also
--- one that asked to run again; one that crashed its worker goes on alone.
+-- As when its time had come (lib/waiting.lua): to the same list and end of it, and a newer one replaces older ones.
 local reply, queues, refused = {}, queues_named(FIRST)
 if refused then return refused end
 for i = FIRST, #ARGV, RUN_FIELDS do
@@ -17,13 +16,13 @@ for i = FIRST, #ARGV, RUN_FIELDS do
   if data then
     reply[n + 2] = place_of(queue, id, data)
     if reply[n + 2] == 'later' then
-      local attempts, crashes = charges(redis.call('HGET', keys.att(queue), id))
-      if crashes > 0 then
-        redis.call('RPUSH', keys.suspect(queue, string.sub(data, 1, 1)), id)
-      else
-        redis.call(attempts > 0 and 'LPUSH' or 'RPUSH', ready(queue, data), id)
-      end
+      local att = redis.call('HGET', keys.att(queue), id)
+      local list, is_older = lane_of(queue, id, data, att)
+      redis.call(is_older and 'LPUSH' or 'RPUSH', list, id)
       redis.call('ZREM', keys.later(queue), id)
+      if not att then
+        replace_older(queue, id, data)
+      end
       ring(queue, string.sub(data, 1, 1), 1)
     end
   end

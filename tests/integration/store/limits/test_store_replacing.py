@@ -238,3 +238,18 @@ def test_one_that_waited_for_its_rate_is_no_newer_when_it_comes_back(world: Stor
     assert (begun.envelope.id, begun.attempt, begun.crashes, begun.interrupts) == ("b", 1, 0, 0)
     world.turn(S, acks=[ended("b", Outcome.OK)])
     assert world.fsck() == []
+
+
+@pytest.mark.parametrize("is_executed", [False, True])
+def test_a_newer_one_that_a_person_hastens_replaces(world: StoreCalls, *, is_executed: bool) -> None:
+    """As when its time had come: it is the one that must be carried out."""
+    world.open(S)
+    world.enqueue(run("old"))
+    if is_executed:
+        world.fetch(S)
+    world.enqueue(run("new"), delays_ms=[60_000])
+    world.run(QueueControl(world.keys).hasten([("", "new")]))
+    world.fetch(S)
+    wanted = ("asked", "blocked") if is_executed else ("replaced", "running")
+    assert (place(world, "old"), place(world, "new")) == wanted
+    assert world.fsck() == []
