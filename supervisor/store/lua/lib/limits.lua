@@ -235,6 +235,16 @@ local function replace_older(queue, id, data)
   end
 end
 
+-- A run that was not started waits until `due`. Of those that replace others it is no newer when it comes back: it is charged,
+-- with nothing.
+local function put_off(queue, id, data, att, due)
+  local header = not att and header_of(data)
+  if header and limits_in(header).is_replacing then
+    redis.call('HSET', keys.att(queue), id, '0,0,0')
+  end
+  redis.call('ZADD', keys.later(queue), whole(due), id)
+end
+
 -- Make a run exist, and put it where it waits: `wait` ms from now, or ready. Answers as `create`; the history, of up to
 -- `cap`, says so of one that ended at once because another holds its unique key.
 local function admit(queue, id, data, wait, cap)

@@ -140,7 +140,7 @@ local function finish(queue, id, outcome, attempt, fetched, more, data, att, kep
       redis.call('HSET', keys.data(queue), id, kind .. string.sub(data, 2))
     end
     if more.delay > 0 then -- its worker does not know the job, and the next one may not either
-      redis.call('ZADD', keys.later(queue), whole(t.now + more.delay), id)
+      put_off(queue, id, data, att, t.now + more.delay)
       return 'giveback'
     end
     redis.call('LPUSH', is_accused(queue, id, crashes) and keys.suspect(queue, kind) or ready(queue, kind .. string.sub(data, 2, 2)), id)

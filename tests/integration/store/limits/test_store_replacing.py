@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from supervisor.core.model import Envelope, Outcome
@@ -237,6 +238,26 @@ def test_one_that_waited_for_its_rate_is_no_newer_when_it_comes_back(world: Stor
     (begun,) = world.turn(S, want=5).runs
     assert (begun.envelope.id, begun.attempt, begun.crashes, begun.interrupts) == ("b", 1, 0, 0)
     world.turn(S, acks=[ended("b", Outcome.OK)])
+    assert world.fsck() == []
+
+
+def test_one_that_is_put_off_is_no_newer_when_it_comes_back(world: StoreCalls) -> None:
+    """A hook, or a worker that does not know the job yet, let it wait; of what came meanwhile the last is wanted."""
+    world.open(S)
+    world.enqueue(run("old"))
+    world.fetch(S)
+    put_off = Ack(run_id="old", queue="default", attempt=1, outcome=Outcome.GIVEBACK, retry_delay_ms=5000)
+    world.turn(S, acks=[put_off])
+    world.enqueue(run("new"))
+    world.make_due("old")
+    assert (world.fetch(S), asked(world), place(world, "old")) == (["new"], [], "replaced")
+    world.turn(S, acks=[ended("new", Outcome.OK)])
+    world.enqueue(run("alone"))
+    world.fetch(S)
+    world.turn(S, acks=[msgspec.structs.replace(put_off, run_id="alone")])
+    world.make_due("alone")
+    (begun,) = world.turn(S, want=5).runs
+    assert (begun.envelope.id, begun.attempt, begun.crashes, begun.interrupts) == ("alone", 1, 0, 0)
     assert world.fsck() == []
 
 
