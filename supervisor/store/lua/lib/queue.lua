@@ -91,8 +91,9 @@ end
 -- The entry of `id` in `list` no longer counts.
 local function stale_add(queue, list, id)
   local stale, field = keys.stale(queue), stale_field(queue, list, id)
-  if type(redis.pcall('HINCRBY', stale, field, 1)) ~= 'number' then
-    redis.call('HSET', stale, field, '1') -- somebody wrote another text there
+  local count = redis.pcall('HINCRBY', stale, field, 1)
+  if type(count) ~= 'number' or count < 1 then
+    redis.call('HSET', stale, field, '1') -- somebody wrote something else there
   end
 end
 

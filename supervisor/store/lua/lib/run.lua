@@ -104,10 +104,14 @@ end
 -- Start what waits for the end of all runs below a run. One that cannot be started stays where it is, and the tally with
 -- it as long as one of the dead can be requeued.
 local FOLLOW_HISTORY = 1000000 -- no queue remembers more; its own turns trim to what it does
-local function tally_follow(key, count, above)
+local function tally_follow(key, above)
   local is_success, dead = tally_success(key, 'dead')
-  local is_waiting = false
-  for n = 1, count do
+  local is_waiting, numbers = false, {}
+  for _, field in ipairs(redis.call('HKEYS', key)) do -- those that are there, however many it counts
+    numbers[#numbers + 1] = natural(string.match(field, '^then:(%d+)$'))
+  end
+  table.sort(numbers)
+  for _, n in ipairs(numbers) do
     local line = redis.call('HGET', key, 'then:' .. whole(n))
     local when, wait, queue, id, data = string.match(line or '', '^(%l+) (%d+) (%S+) (%S+) (.*)$')
     is_waiting = is_waiting or data and when ~= 'complete' and not is_success
@@ -171,7 +175,7 @@ local function tally_write(of)
   elseif left <= 0 then
     redis.call('PEXPIRE', key, TALLY_UNFINISHED_MS)
   end
-  return above, now_left <= 0 and known[5] and { key, tonumber(known[5]) or 0, above } or nil
+  return above, now_left <= 0 and known[5] and { key, above } or nil
 end
 
 -- Write what was collected: the longest ids first, since each adds to the one above it. Nothing here stops the end of a
@@ -191,7 +195,7 @@ local function tally_settle()
         end
       end
       if is_done and follow then
-        pcall(tally_follow, follow[1], follow[2], follow[3])
+        pcall(tally_follow, follow[1], follow[2])
       end
     end
     length = length - 1

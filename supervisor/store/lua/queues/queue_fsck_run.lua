@@ -38,12 +38,13 @@ local function entries_of(id)
   for _, part in ipairs(waiting_lists()) do
     local list = keys.queue(queue) .. part
     local entries = #redis.call('LPOS', list, id, 'COUNT', 0)
-    local stale = tonumber(redis.call('HGET', keys.stale(queue), stale_field(queue, list, id)) or 0) or 0
+    local stale = stale_count(queue, list, id)
     if stale > entries then
       if tell(id, 'counted as stale in ' .. part .. ' ' .. whole(stale - entries) .. ' times too often', 'counted anew') then
-        redis.call('HINCRBY', keys.stale(queue), stale_field(queue, list, id), entries - stale)
         if entries == 0 then
           redis.call('HDEL', keys.stale(queue), stale_field(queue, list, id))
+        else
+          redis.call('HSET', keys.stale(queue), stale_field(queue, list, id), whole(entries))
         end
       end
       stale = entries

@@ -271,3 +271,12 @@ def test_what_follows_and_is_refused_takes_no_history_away(world: StoreCalls) ->
     world.turn(S, acks=[end("p/a")], history=20_000)
     assert world.state("p/then") == "finished"
     assert world.raw.llen(world.keys.queue("default").hist) > 10_200
+
+
+def test_a_count_of_what_follows_that_nobody_wrote_holds_nobody_up(world: StoreCalls) -> None:
+    """A script that has written cannot be ended: the whole cluster would wait for it, and the turn comes again."""
+    begin(world, child("p", "a"), then=[follow("p/then"), follow("p/more")])
+    world.raw.hset(world.keys.tally("p"), "thens", 10**14)
+    world.fetch(S)
+    world.turn(S, acks=[end("p/a")])
+    assert world.fetch(S) == ["p/then", "p/more"]

@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 import redis
 
+from supervisor.core.effects import drive
 from supervisor.core.errors import TenureError
 from supervisor.core.model import Kind, Outcome, Release
+from supervisor.operations.queues import verify
 from supervisor.store.wire.poll import Ack, fence_parts
 from tests.integration.store.limits.limit_checks import limited
 from tests.integration.store.queues.control_calls import READY, cancel, control, wanted
@@ -194,3 +196,15 @@ def test_a_foreign_key_where_a_run_gives_way_leaves_no_run_without_a_place(world
     with pytest.raises((TenureError, redis.ResponseError)):
         world.run(world.fire_call(term, world.item("s"), world.item("t")))
     assert world.raw.hlen(world.keys.queue("default").data) == 1
+
+
+@pytest.mark.parametrize("count", ["-100000000000000", "x", "9" * 30])
+def test_a_count_of_stale_entries_that_nobody_wrote_holds_nobody_up(world: StoreCalls, count: str) -> None:
+    """It says nothing of how many entries there are: the run is kept once, and its list is clean."""
+    world.enqueue(envelope("a"))
+    queue = world.keys.queue("default")
+    world.raw.hset(f"{queue.prefix}stale", f"{READY} a", count)
+    world.raw.rpush(f"{queue.prefix}{READY}", "a")
+    drive(verify(world.keys, ["default"], is_mending=True), world.run)
+    assert drive(verify(world.keys, ["default"]), world.run) == []
+    assert world.fetch("s1").count("a") <= 1
