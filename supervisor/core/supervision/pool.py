@@ -84,7 +84,7 @@ class Pool:
     places: tuple[RowState, ...]
     pairs: tuple[Pair, ...] = ()
     waiting: tuple[tuple[int, int], ...] = ()  # (row, generation) of processes still to be replaced
-    unproven: tuple[int, ...] = ()  # rows whose process took a place for want of the old one, before it ran
+    unproven: tuple[tuple[int, int], ...] = ()  # (row, generation) whose process, or a later one, has not run yet
     rolling: PoolReplacement = PoolReplacement.NEVER
     is_quiet: bool = False  # as a whole: places added meanwhile stay without a process too
     is_stopped: bool = False
@@ -147,9 +147,9 @@ class PoolChange:
             self.pool = replace(self.pool, rolling=PoolReplacement.ABORTED)
             self.news.append(PoolNotice(News.ROLL_ABORTED))
 
-    def expect(self, row: int) -> None:
-        """Let the replacement of the pool wait until the process of ``row`` runs."""
-        self.pool = replace(self.pool, unproven=(*self.pool.unproven, row))
+    def expect(self, row: int, generation: int) -> None:
+        """Let the replacement of the pool wait until the process of ``row`` runs, of ``generation`` or later."""
+        self.pool = replace(self.pool, unproven=(*self.pool.unproven, (row, generation)))
 
     def leave_pairs(self, row: int) -> None:
         """Give up the replacement of ``row``, which is not wanted any more itself."""
@@ -184,10 +184,14 @@ def replace_row(pool: Pool, row: int, generation: int) -> PoolChange:
 
 
 def roll(pool: Pool, facts: Sequence[Fact]) -> PoolChange:
-    """Replace every process that lives now. One that is not forked yet will be of the new kind anyway."""
+    """Replace every process that lives now, and wait for those that are not forked yet: they are of the new kind."""
     rows = pool.rows(RowState.MEMBER, RowState.SUCCESSOR)
     waiting = tuple((row, facts[row].generation) for row in rows if facts[row].state.has_process)
-    return PoolChange(replace(pool, waiting=waiting, unproven=(), rolling=PoolReplacement.GOING))
+    change = PoolChange(replace(pool, waiting=waiting, unproven=(), rolling=PoolReplacement.GOING))
+    for row in pool.rows(RowState.MEMBER):
+        if not facts[row].state.has_process:
+            change.expect(row, facts[row].generation + 1)
+    return change
 
 
 def abort(pool: Pool) -> PoolChange:
@@ -271,11 +275,16 @@ def settle(pool: Pool, facts: Sequence[Fact]) -> PoolChange:
 
 def _prove(change: PoolChange, facts: Sequence[Fact]) -> None:
     """Look at those that took a place before they ran: one that fails ends the replacement of the pool."""
-    left = [row for row in change.pool.unproven if change.pool.places[row] is RowState.MEMBER]
-    if any(facts[row].state not in _COMING_UP for row in left):
+    left = [entry for entry in change.pool.unproven if change.pool.places[entry[0]] is RowState.MEMBER]
+    forked = {facts[row].state for row, generation in left if facts[row].generation >= generation}
+    if forked - _COMING_UP:
         change.abort_roll()
     else:
-        coming = tuple(row for row in left if facts[row].state is not SlotState.RUNNING)
+        coming = tuple(
+            (row, generation)
+            for row, generation in left
+            if facts[row].generation < generation or facts[row].state is not SlotState.RUNNING
+        )
         change.pool = replace(change.pool, unproven=coming)
 
 
@@ -287,10 +296,10 @@ def _follow(change: PoolChange, pair: Pair, facts: Sequence[Fact]) -> None:
         change.abort(pair)
     elif old.generation != pair.generation:
         change.leave_pairs(pair.old)  # it died and came back: it is a fresh one itself
-        change.expect(pair.old)
+        change.expect(pair.old, old.generation)
     elif new.state is SlotState.RUNNING or not is_old_there:
         if new.state is not SlotState.RUNNING:
-            change.expect(pair.new)
+            change.expect(pair.new, new.generation)
         change.move(pair.new, Move.PROMOTE)
         change.move(pair.old, Move.RETIRE)
         change.end_pair(pair, News.REPLACED if is_old_there else News.OUTLIVED)
@@ -329,4 +338,6 @@ def _replace_next(change: PoolChange, facts: Sequence[Fact]) -> None:
                 change.news.append(PoolNotice(News.REPLACING, pair))
             elif all(pair.old != row for pair in change.pool.pairs):
                 still.append((row, generation))
+        elif place is RowState.MEMBER and change.pool.rolling is PoolReplacement.GOING:
+            change.expect(row, generation + 1)  # it died meanwhile, and comes back as one of the new kind
     change.pool = replace(change.pool, waiting=tuple(still))
