@@ -15,7 +15,7 @@ from supervisor.core.supervision.liveness import (
     run_deadline_ns,
     silence_ns,
 )
-from supervisor.core.supervision.slot import SlotEvent, still_working
+from supervisor.core.supervision.slot import Cause, SlotEvent, still_working
 from supervisor.core.supervision.states import SlotState
 from supervisor.core.units import SECOND_NS
 from supervisor.process.process_table import ProcessTable
@@ -45,7 +45,7 @@ def _note_ready(tree: ProcessTable, live: LiveSlot, now_ns: int) -> None:
 
 
 def _check_deadline(tree: ProcessTable, live: LiveSlot, guard: PauseGuard, now_ns: int) -> None:
-    if run_deadline_ns(live.slot, live.row) > now_ns:
+    if run_deadline_ns(live.slot, live.row) > now_ns or (live.slot.cause is Cause.RETIRED and live.owes_redis):
         live.slot = still_working(live.slot, now_ns=now_ns, policy=live.policy)
     deadline_ns = _state_deadline_ns(live, guard)
     if 0 < deadline_ns <= now_ns:

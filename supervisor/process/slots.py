@@ -101,6 +101,11 @@ class LiveSlot:
         """True if the process of this generation, of a worker, had runs in its hands when it was last heard of."""
         return self.row.child_generation == self.slot.generation and not self.inflight.is_empty
 
+    @property
+    def owes_redis(self) -> bool:
+        """True if its process has runs in its hands, and a question to Redis that is not answered yet."""
+        return bool(self.row.asking_ns) and self.held_runs
+
     def reports_ready(self) -> bool:
         """Return whether the process of this generation reports that it is ready."""
         if self.spec.is_ready is not None:

@@ -247,10 +247,10 @@ def _ask(slot: Slot, event: SlotEvent, after: SlotState, now_ns: int, policy: Sl
 
 
 def still_working(slot: Slot, *, now_ns: int, policy: SlotPolicy) -> Slot:
-    """Return a slot whose process executes a run within its deadline: one that retires has no hurry.
+    """Return a slot whose process executes a run within its deadline, or cannot tell an end: it has no hurry to retire.
 
     Its grace counts from when it last had such a run. Those end by their own deadlines, which are exact,
-    and it takes no further ones, so it goes in the end.
+    and it takes no further ones, so it goes in the end; before an outage of Redis is over, they would be repeated.
     """
     if slot.state is not SlotState.STOPPING or slot.cause is not Cause.RETIRED:
         return slot

@@ -115,6 +115,19 @@ def test_a_retired_worker_may_finish_a_run_of_an_hour() -> None:
     assert [number for _, number in world.kernel.of("worker-io-0")[0].got] == [Signals.SIGTERM]
 
 
+def test_a_retired_worker_may_wait_until_redis_takes_the_ends_of_its_runs() -> None:
+    """They would be repeated; the grace counts from the answer."""
+    world = world_of(lambda name, _: replace(GOOD, term_s=3600.0, has_run=True) if name == "worker-io-0" else GOOD)
+    world.ask(3, "worker-io-0", Verb.RECYCLE, "worker-io-0", 1)
+    row = world.row("worker-io-0")
+    world.when(3.5, lambda: setattr(row, "asking_ns", world.clock.now_ns))
+    world.when(300, lambda: setattr(row, "asking_ns", 0))
+    assert run_until(world, 400) == 0
+    (_, _), (quit_ns, number) = world.kernel.of("worker-io-0")[0].got
+    assert number is Signals.SIGQUIT
+    assert 319 <= (quit_ns - START_NS) / SECOND_NS <= 321
+
+
 def test_a_retired_worker_that_runs_nothing_gets_the_grace_and_no_more() -> None:
     """One that does not go by itself holds its row for ever otherwise."""
     world = world_of(lambda name, _: replace(GOOD, term_s=None) if name == "worker-io-0" else GOOD)
