@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import struct
+import sys
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import prometheus_client
@@ -255,6 +258,26 @@ def test_the_number_of_series_has_a_limit(directory: Path) -> None:
     assert samples[("tenure_invented_total", ("job7", "q"))] == 2
     assert samples[("tenure_invented_seconds_count", ("other",))] == 50
     assert sum(name == "tenure_invented_total" for name, _ in samples) == 20 + 1
+
+
+def test_two_threads_of_a_process_lose_no_count(directory: Path) -> None:
+    """The elector and the main thread of an agent count the same words."""
+    both = threading.Barrier(2)
+
+    def count(_thread: int) -> None:
+        both.wait()
+        for _ in range(20_000):
+            metrics.ACKS_STALE.inc()
+
+    def work() -> None:
+        assert metrics.claim_slot("agent")
+        sys.setswitchinterval(1e-6)
+        with ThreadPoolExecutor(2) as threads:
+            list(threads.map(count, range(2)))
+
+    assert in_child(work) == 0
+
+    assert scrape(directory)["tenure_acks_stale_total", ()] == 40_000
 
 
 def test_the_directory_may_hold_any_character(tmp_path: Path) -> None:
