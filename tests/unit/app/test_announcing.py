@@ -120,3 +120,10 @@ def test_what_will_not_work_for_ever_is_warned_of_once_each(tmp_path: Path) -> N
     ]
     assert (lines[0][1]["where"], lines[0][1]["name"]) == ("command line", "--bind-address")
     assert lines[1][1]["rule"] == "tenure_enqeued_total"
+
+
+def test_a_start_without_any_pool_says_that_it_runs_no_jobs(tmp_path: Path) -> None:
+    """Pools that are written take the place of the default ones, so who takes one away may be left without any."""
+    warning = {"level": "warning", "where": f"{tmp_path / 't.yaml'}:1", "consequence": "this replica runs no jobs"}
+    assert told(configured(tmp_path, "workers: {cpu: null}\n"))[1:] == [("no_workers", warning)]
+    assert told(configured(tmp_path, "workers: {io: {kind: async}}\n"))[1:] == []
