@@ -4,7 +4,8 @@ Guarantees
     A connection is counted before anything is done for it, and nothing is done before its first byte has come: one
     one that sends nothing costs a descriptor, of which there are no more than places.
     A connection of HTTP carries one request, must have sent it after 5 s, handshake and all, and is gone after 15 s,
-    however slowly its client reads. Streams of events may last an hour, and are never pushed out.
+    however slowly its client reads. Streams of events may last an hour, and requests that wait for a run as long as it
+    takes; these are never pushed out, and have 15 s to end then.
     Without a descriptor for the next connection the oldest silent one goes, and the loop does not spin meanwhile.
 """
 
@@ -13,8 +14,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -168,11 +169,18 @@ class ConnectionGate:
         if crowding is not None:
             self._end(crowding)
 
-    def mark_stream(self, protocol: Held) -> None:
-        """Note that the request of a connection takes long."""
+    @contextmanager
+    def as_stream(self, protocol: Held) -> Iterator[None]:
+        """Let a connection stay for long while in the block; its answer has the time of any other from then on."""
         place = self._by_protocol.get(protocol)
-        if place is not None:
-            place.is_stream = True
+        if place is None:
+            yield
+            return
+        place.is_stream = True
+        try:
+            yield
+        finally:
+            place.is_stream, place.since_ns = False, self._clock.elapsed_ns()
 
     def sweep(self) -> None:
         """End connections that took too long. Call once a second."""

@@ -35,10 +35,10 @@ REQUEST_S = 5.0
 """From accept to the end of the request's header, with the handshake of TLS."""
 
 LIFE_S = 15.0
-"""From accept to the last byte of the answer."""
+"""From accept, or the end of a wait, to the last byte of the answer."""
 
 STREAM_LIFE_S = 3660.0
-"""The same for a stream, which ends by itself after an hour."""
+"""The same for a stream, which ends by itself after an hour, and while a request waits for a run."""
 
 T = TypeVar("T")
 

@@ -153,7 +153,7 @@ async def _serve(child: ChildContext) -> int:
     ports = [main]
     if listeners.health is not None:
         ports.append(await _Port.open(child, listeners.health, lambda admit: health_application(pages, admit)))
-    office.pages.on_stream = lambda request: main.gate.mark_stream(request.protocol)
+    office.pages.as_stream = lambda request: main.gate.as_stream(request.protocol)
     office.start()
     probes = None
     if listeners.grpc is not None:

@@ -202,8 +202,7 @@ class RunWaiters:
             raise bad_request("wait", text, str(error)) from error
         if not 0 <= wait_s <= WAIT_S_MAX:
             raise bad_request("wait", text, f"at most {WAIT_S_MAX:g}s; ask again after that")
-        with self._place(request):
-            self._long_answers.on_stream(request)
+        with self._place(request), self._long_answers.as_stream(request):
             asking = self._producer.asking
             await asking.answer_async(asking.until_ended(run_id, "", wait_s, need="end"), run_id)
         request[ADMIT]()

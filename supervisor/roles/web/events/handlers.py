@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Any
+from contextlib import AbstractContextManager, nullcontext, suppress
 
 import msgspec
 from aiohttp import web
@@ -44,8 +43,8 @@ class EventPages:
         self._events = events
         self._followers = followers
         self._clock = clock
-        self.on_stream: Any = lambda _request: None
-        """Told of a request whose answer takes long."""
+        self.as_stream: Callable[[web.Request], AbstractContextManager[None]] = lambda _request: nullcontext()
+        """Lets a request take long while in the block."""
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         """Answer with events: JSON, or a stream for clients that accept text/event-stream."""
@@ -64,8 +63,8 @@ class EventPages:
 
     async def _stream(self, request: web.Request, wanted: _Wanted) -> web.StreamResponse:
         async with self._followers.follow(request[ASKER], request[PEER]) as queue:
-            self.on_stream(request)
-            return await self._tell(request, wanted, queue)
+            with self.as_stream(request):
+                return await self._tell(request, wanted, queue)
 
     async def _tell(self, request: web.Request, wanted: _Wanted, queue: asyncio.Queue[Item]) -> web.StreamResponse:
         missed = await self._read(wanted.after) if wanted.after else []

@@ -8,6 +8,8 @@ from contextlib import closing
 
 from supervisor.clock import SystemClock
 from supervisor.roles.web.connection_limit import ConnectionGate
+from supervisor.roles.web.connection_table import LIFE_S
+from tests.kit.clock import FakeClock
 
 BOUND_S = 30.0
 
@@ -55,6 +57,31 @@ async def test_a_gate_that_closes_ends_those_that_have_not_asked_and_no_other() 
         assert await asyncio.wait_for(_rest(asking), BOUND_S) == b"answer"
         for end in (silent_end, halved_end, asking_end):
             end.close()
+
+
+async def test_a_request_that_waited_has_the_time_of_any_other_for_its_answer() -> None:
+    """Else a client that does not read its answer would keep a place for an hour, and a few addresses all of them."""
+    spoken: asyncio.Queue[Spoken] = asyncio.Queue()
+    clock = FakeClock()
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        gate = ConnectionGate(lambda: Spoken(spoken), clock, listener)
+        gate.open()
+        _, asking_end = await asyncio.open_connection(*listener.getsockname())
+        asking_end.write(b"GET")
+        connection = await asyncio.wait_for(spoken.get(), BOUND_S)
+        assert connection.transport is not None
+        gate.ask(connection)
+        with gate.as_stream(connection):
+            clock.advance(600)
+            gate.sweep()
+        clock.advance(LIFE_S - 1)
+        gate.sweep()
+        assert not connection.transport.is_closing()
+        clock.advance(2)
+        gate.sweep()
+        assert connection.transport.is_closing()
+        gate.close()
+        asking_end.close()
 
 
 async def _rest(reader: asyncio.StreamReader) -> bytes:
