@@ -37,7 +37,19 @@ _OVERLAP_CHARS = 1024  # looked at beyond the cut, so that it is known what the 
 
 _NO_NAMES: frozenset[str] = frozenset()
 _ANYWHERE = frozenset(
-    {"password", "passwd", "pwd", "passphrase", "secret", "secrets", "authorization", "cookie", "apikey"}
+    {
+        "password",
+        "passwords",
+        "passwd",
+        "pwd",
+        "passphrase",
+        "secret",
+        "secrets",
+        "authorization",
+        "cookie",
+        "cookies",
+        "apikey",
+    }
     | {"credential", "credentials"}
 )
 _LAST = frozenset({"token", "pass", "auth", "dsn"})
@@ -45,39 +57,47 @@ _PAIRS = frozenset({("api", "key"), ("private", "key"), ("access", "key"), ("enc
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 # The first letter of each stands outside of what ignores case: as a set of characters it is found ten times as fast.
+_NAME = (
+    r"""[pP](?i:ass(?:word|wd|phrase)|wd|rivate[_-]?key)|[sS](?i:ecret(?:[_-]?key)?|igning[_-]?key)"""
+    r"""|[aA](?i:pi[_-]?key|ccess[_-]?key)|[eE](?i:ncryption[_-]?key)"""
+)
+_QUOTED = r""""(?:[^"\\]|\\[\s\S])*(?:"|\\?\Z)|'(?:[^'\\]|\\[\s\S])*(?:'|\\?\Z)"""
+_ESCAPED = r"""\\+["'](?:[^"'\\]|\\+[^"'\\])*\\*(?:["']|\Z)"""  # quotes within a text that is quoted itself
 _ASSIGNED = re.compile(
-    r"""(?:[pP](?i:assword|asswd|wd)|[sS](?i:ecret)|[tT](?i:oken)|[cC](?i:redential)|[aA](?i:pi[_-]?key|ccess[_-]?key)"""
-    r"""|(?<!\w)[aA](?i:uth))\s*=\s*(?P<value>"[^"]*(?:"|\Z)|'[^']*(?:'|\Z)|[^\s&"',;]+)"""
+    rf"""(?:{_NAME}|[tT](?i:oken)|[cC](?i:redentials?)|(?<=_)[pP](?i:ass)|(?<!\w)[aA](?i:uth)"""
+    r"""|(?<=[?&-])[sS](?i:ig(?:nature)?))\s*=\s*"""
+    rf"""(?P<value>{_QUOTED}|{_ESCAPED}|[^\s&"',;]+)"""
 )
 # As JSON and Python write a mapping: the name in quotes, which an encoder within another one escapes.
 _ENTRY = re.compile(
-    r"""(?:[pP](?i:ass(?:word|wd|phrase)|wd|rivate[_-]?key)|[sS](?i:ecret(?:[_-]?key)?)|[tT](?i:oken)|[cC](?i:redentials?)"""
-    r"""|[aA](?i:pi[_-]?key|ccess[_-]?key|uthorization))\\?['"]\s*:\s*"""
+    rf"""(?:{_NAME}|[tT](?i:oken)|[cC](?i:redentials?)|[aA](?i:uthorization))\\?['"]\s*:\s*"""
     r"""(?P<value>b?"(?:[^"\\]|\\[\s\S])*(?:"|\\?\Z)|b?'(?:[^'\\]|\\[\s\S])*(?:'|\\?\Z)"""
     r"""|\\"(?:[^"\\]|\\+[^"\\])*\\*(?:"|\Z)|(?!None|null)[^\s"',;:\[\]{}()\\]+)"""
 )
 _HEADER = re.compile(
-    r"""(?<!\w)[aA](?i:uthorization)['"]?\s*[:=]\s*['"]?(?P<value>(?i:(?:basic|bearer|digest|token)\s+)?[^\s'",]+)"""
+    r"""(?<!\w)[aA](?i:uthorization)['"]?\s*[:=]\s*['"]?"""
+    r"""(?P<value>(?:(?i:basic|bearer|digest|token)\s+|[A-Za-z][A-Za-z0-9-]{1,32}\s+(?=[^\s'",]{0,256}\d))?[^\s'",]+)"""
 )
 _BEARER = re.compile(r"(?<!\w)[bB](?i:earer)\s+(?P<value>[A-Za-z0-9._~+/=-]{8,})")
 # As flags of a command line, also in a list of words: `--db-password x`, `['--token', 'x']`.
 _FLAG = re.compile(
-    r"""--(?:[A-Za-z0-9]{1,32}-){0,4}(?i:pass(?:word|wd|phrase)|pwd|secret(?:-key)?|token|credentials?|api-?key"""
-    r"""|access-?key|private-?key|auth)(?:\s{1,8}|['"]\s?,\s?)(?!-)"""
+    r"""--(?:[A-Za-z0-9]{1,32}-){0,4}(?i:pass(?:word|wd|phrase)?|pwd|secret(?:-key)?|token|credentials?"""
+    r"""|(?:api|access|private|encryption|signing)-?key|auth)(?:\s{1,8}|['"]\s?,\s?)(?!-)"""
     r"""(?P<value>"[^"]*(?:"|\Z)|'[^']*(?:'|\Z)|[^\s"',;]+)"""
 )
 # As YAML and prose write it. A word after `token:` is a secret only if it looks random: `unexpected token: SELECT`.
 _LINE = re.compile(
-    r"""(?:[pP](?i:ass(?:word|wd|phrase)|wd|rivate[_-]?key)|[sS](?i:ecret(?:[_-]?key)?)|[aA](?i:pi[_-]?key|ccess[_-]?key)"""
-    r"""|[tT](?i:oken)(?=:\s{0,8}["']?[^\s\d"',;]{0,64}\d)):\s{0,8}(?!//|None\b|null\b|\*\*\*)"""
+    rf"""(?:{_NAME}|[tT](?i:oken)(?=:\s{{0,8}}["']?[^\s\d"',;]{{0,64}}\d)):\s{{0,8}}(?!//|None\b|null\b|\*\*\*)"""
     r"""(?P<value>"[^"]*(?:"|\Z)|'[^']*(?:'|\Z)|[^\s"',;{}\[\]()]+)"""
 )
 # Headers of HTTP, as they are or as entries of a mapping. A cookie reaches to the end of its line.
-_COOKIE = re.compile(r"""(?<!\w)(?:[sS]et-)?[cC]ookie['"]?:\s{0,8}['"]?(?P<value>[^\r\n'"]+)""")
+_COOKIE = re.compile(r"""(?<!\w)(?:[sS](?i:et)-)?[cC](?i:ookie)['"]?:\s{0,8}['"]?(?P<value>[^\r\n'"]+)""")
 _OWN_HEADER = re.compile(
     r"""(?<!\w)[xX]-(?:[A-Za-z0-9]{1,32}-){0,4}(?i:key|token|secret|auth|password)['"]?:\s{0,8}['"]?(?P<value>[^\s'",]+)"""
 )
-_PRIVATE_KEY = re.compile(r"-----BEGIN (?:[A-Z0-9]{1,16} ){0,3}PRIVATE KEY-----(?P<value>[^-]*)")  # PEM: RFC 7468
+_PRIVATE_KEY = re.compile(
+    r"-----BEGIN (?:[A-Z0-9]{1,16} ){0,3}PRIVATE KEY-----(?P<value>(?:[^-]|-(?!----))*)"
+)  # PEM: RFC 7468
 _SHAPES = (_ASSIGNED, _ENTRY, _HEADER, _BEARER, _FLAG, _LINE, _COOKIE, _OWN_HEADER, _PRIVATE_KEY)
 
 

@@ -28,7 +28,7 @@ SECRET = "hunter2secret"
 @table(
     "name",
     ["password", "PASSWORD", "db_password", "passwordHash", "access_token", "token", "Authorization", "client-secret",
-     "apiKey", "API_KEY", "private_key", "secretKey", "Set-Cookie", "sentry_dsn", "credentials"],
+     "apiKey", "API_KEY", "private_key", "secretKey", "Set-Cookie", "cookies", "passwords", "sentry_dsn", "credentials"],
 )  # fmt: skip
 def test_a_value_under_a_secret_name_is_hidden(name: str) -> None:
     """Whatever its spelling: snake, camel, kebab or shouting."""
@@ -55,8 +55,27 @@ def test_a_name_that_only_looks_secret_stays_readable(name: str) -> None:
         ("http://host:8080/x?mail=a@b.c", "http://host:8080/x?mail=a@b.c"),
         ("mail to ops@example.com", "mail to ops@example.com"),
         (f"GET /x?token={SECRET}&page=2", "GET /x?token=***&page=2"),
+        (f"https://h/?X-Amz-Signature={SECRET}&sig={SECRET}&n=1", "https://h/?X-Amz-Signature=***&sig=***&n=1"),
+        ("its signature=(a, b) sig=3", "its signature=(a, b) sig=3"),
         (f"--db-password={SECRET} --verbose", "--db-password=*** --verbose"),
         (f"password = '{SECRET} with space' user=x", "password = *** user=x"),
+        (f"password='it\\'s {SECRET}' pwd=\"a\\\"{SECRET}\" user=x", "password=*** pwd=*** user=x"),
+        (f'"password=\\"{SECRET}\\" user=x"', '"password=*** user=x"'),
+        (
+            f"SECRET_KEY={SECRET} PRIVATE_KEY={SECRET} DB_PASS={SECRET} bypass=1",
+            "SECRET_KEY=*** PRIVATE_KEY=*** DB_PASS=*** bypass=1",
+        ),
+        (f"passphrase={SECRET} credentials={SECRET} n=1", "passphrase=*** credentials=*** n=1"),
+        (f"encryption_key={SECRET} SIGNING_KEY: {SECRET} n=1", "encryption_key=*** SIGNING_KEY: *** n=1"),
+        (f"{{'signing_key': '{SECRET}', 'n': 1}}", "{'signing_key': ***, 'n': 1}"),
+        (f"run --encryption-key {SECRET} --pass {SECRET} --passed 3", "run --encryption-key *** --pass *** --passed 3"),
+        (f"Authorization: ApiKey 7{SECRET} x", "Authorization: *** x"),
+        ("authorization: required header is missing", "authorization: *** header is missing"),
+        (f"COOKIE: a={SECRET}\nHost: h", "COOKIE: ***\nHost: h"),
+        (
+            f"-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4\n\n{SECRET}\n-----END",
+            "-----BEGIN RSA PRIVATE KEY-----***-----END",
+        ),
         (f"Authorization: Bearer {SECRET}", "Authorization: ***"),
         (f"authorization='Basic {SECRET}'", "authorization='***'"),
         (f"sent Bearer {SECRET}", "sent Bearer ***"),
@@ -146,7 +165,7 @@ def test_no_password_in_a_url_survives(password: str, host: str) -> None:
 _PIECES = (
     "https://", "://", "@", "a.", "f0", "=", "/", ":", ":80", ";", " ", "\n", '"', "'", "<", "&", "password", "token",
     "auth", "authorization", "-----BEGIN PRIVATE KEY-----", "bearer ", "basic ", "api_key", "redis://u:p", "x", "é", "\\", "password': ", 'token\\": ',
-    "--", "-", "--password ", "x-", "x-a-", "key:", "token:", "cookie: ", "5",
+    "--", "-", "--password ", "x-", "x-a-", "key:", "token:", "cookie: ", "5", "key=", "passphrase=\\'", "secret=\\\\", "authorization: a ",
 )  # fmt: skip
 
 
@@ -179,7 +198,7 @@ def test_the_length_of_a_text_beyond_what_is_shown_costs_nothing() -> None:
     "form",
     ["redis://user:{}@host", "https://{}@host/x", "https://u:x/{}@host", "password={} x", "token='{} x'", 'pwd="{}" x',
      "Authorization: Bearer {} x", "authorization='{}'", "--password {} x", "password: {} x", "Cookie: a={}; b",
-     "X-Api-Key: {} x", "token: 1{} x", "sent bearer {} x", "said {} x",
+     "X-Api-Key: {} x", "token: 1{} x", "SECRET_KEY={} x", "password='it\\'s {}' x", 'password=\\"{}\\" x', "sent bearer {} x", "said {} x",
      "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----"],
 )  # fmt: skip
 @table("length", [8, 40, 5000])
