@@ -8,9 +8,9 @@ Guarantees
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
-from supervisor.core.errors import EXIT_FAILED, EXIT_NO, TenureError
+from supervisor.core.errors import EXIT_FAILED, EXIT_NO, StoreRefusedError, TenureError
 from supervisor.core.suggestions import SUGGESTIONS_MAX, suggestion
 from supervisor.operations import PAGES_MAX, Operation, Tell, checked_reason, one, pages, untold
 from supervisor.store.keys import LETTER_KIND, Keys
@@ -62,12 +62,18 @@ def known(keys: Keys, queues: Sequence[str], configured: Collection[str] = ()) -
     return list(dict.fromkeys(queues)) if queues else used
 
 
-def overview(keys: Keys) -> Operation[list[QueueCounts]]:
-    """Read the state of every queue that was ever used."""
+def overview(keys: Keys, *, tell_refused: Callable[[str, StoreRefusedError], object]) -> Operation[list[QueueCounts]]:
+    """Read the state of every queue that was ever used; one that Redis refuses alone is told and left out."""
     found = []
     for queue in (yield from names(keys)):
-        state = yield Queues(keys).counts(queue)
-        found.append(state)
+        try:
+            state = yield Queues(keys).counts(queue)
+        except StoreRefusedError as error:
+            if error.concerns_client:
+                raise
+            tell_refused(queue, error)
+        else:
+            found.append(state)
     return found
 
 

@@ -22,7 +22,7 @@ from supervisor.cli.output import (
     progress,
     say,
 )
-from supervisor.core.errors import EXIT_NO, EXIT_OK
+from supervisor.core.errors import EXIT_FAILED, EXIT_NO, EXIT_OK, StoreRefusedError
 from supervisor.operations import queues
 from supervisor.telemetry.masking import mask
 
@@ -170,19 +170,33 @@ def queue_row(counts: queues.QueueCounts, served: queues.ServedKinds) -> dict[st
     }
 
 
+def queue_rows(connection: Connection) -> tuple[list[dict[str, Any]], bool]:
+    """Return the rows of all queues, and whether each could be read; people are told of one that could not."""
+    refused: list[str] = []
+
+    def tell(name: str, error: StoreRefusedError) -> None:
+        refused.append(name)
+        say(f"queue {name}: {error}", err=True)
+
+    served = connection.ask(queues.served_kinds)
+    return [queue_row(each, served) for each in connection.ask(queues.overview, tell_refused=tell)], not refused
+
+
 @queue.command("list")
 @cluster_options
 @list_options
-def queue_list(*, connection: Connection) -> None:
+def queue_list(*, connection: Connection) -> int:
     """List queues: ready, blocked, running, later and dead runs, and which kinds of runs live workers take.
+
+    Exits with 1 when one cannot be read, such as for a key of another program in its place; the others are listed.
 
     \b
     Example:
       tenure queue list -o json
     """
-    served = connection.ask(queues.served_kinds)
-    rows = [queue_row(each, served) for each in connection.ask(queues.overview)]
-    print_rows(rows, columns=_COLUMNS, empty="no queue was used yet")
+    rows, is_whole = queue_rows(connection)
+    print_rows(rows, columns=_COLUMNS, empty="no queue was used yet" if is_whole else "")
+    return EXIT_OK if is_whole else EXIT_FAILED
 
 
 @queue.command("show")

@@ -30,16 +30,15 @@ def status(*, connection: Connection) -> int:
     Example:
       tenure status --config /etc/tenure
     """
-    from supervisor.cli.queue.commands import queue_row
+    from supervisor.cli.queue.commands import queue_rows
     from supervisor.cli.runs.commands import history_row
-    from supervisor.operations import leader, queues, runs, schedules
+    from supervisor.operations import leader, runs, schedules
 
     lease, candidates = connection.ask(leader.show)
     replicas = replica_rows(lease, candidates)
     now_ms = connection.ask(schedules.now_ms)
     rows = [record_row(record, now_ms) for record in connection.ask(schedules.browse)]
-    served = connection.ask(queues.served_kinds)
-    depths = [queue_row(each, served) for each in connection.ask(queues.overview)]
+    depths, _ = queue_rows(connection)
     recent = [history_row(*each) for each in connection.ask(runs.latest, count=10)]
     if not is_table():
         value = {

@@ -146,6 +146,17 @@ def test_queues_are_listed_and_shown(world: StoreCalls, invoke: Invoke) -> None:
     assert "did you mean default?" in unknown.err
 
 
+def test_a_queue_that_cannot_be_read_hides_no_other(world: StoreCalls, invoke: Invoke) -> None:
+    """It is named, and the exit code tells a script."""
+    world.enqueue(envelope("c", queue="broken"))
+    world.raw.set(world.keys.queue("broken").run, "another program's")
+    listed = invoke("queue", "list", "-o", "json")
+    assert (listed.code, [row["queue"] for row in rows(listed)]) == (1, ["default"])
+    assert "queue broken: " in listed.err
+    status = json.loads(invoke("status", "-o", "json").out)
+    assert [row["queue"] for row in status["queues"]] == ["default"]
+
+
 def test_a_queue_is_moved_and_purged(world: StoreCalls, invoke: Invoke) -> None:
     """All that waits, or the runs of one job."""
     world.enqueue(*(envelope(f"many{n}", job="tests.many") for n in range(250)))
