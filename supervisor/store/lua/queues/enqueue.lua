@@ -47,7 +47,8 @@ for i = FIRST, last, FIELDS do
     of.ran[n] = keys.ran_in(queue, ARGV[i])
   end
 end
-local most = tonumber(redis.call('GET', keys.length_max) or nil)
+local bound = redis.pcall('GET', keys.length_max)
+local most = type(bound) == 'string' and natural(bound) or nil -- what is no number bounds nothing
 for _, of in ipairs(order) do -- raises, before the first write, if a key is not ours
   for head in pairs(of.kinds) do
     check_types(of.name, head)

@@ -103,3 +103,13 @@ def test_no_history_of_enqueues_lets_more_wait_than_may(world: StoreCalls, seed:
             done = Ack(run_id=run, queue="default", attempt=1, outcome=Outcome.OK, history_note="")
             world.turn(S, acks=[done])
     assert world.fsck() == []
+
+
+@pytest.mark.parametrize("kind", ["text", "list"])
+def test_a_bound_that_nobody_wrote_stops_no_producer(world: StoreCalls, kind: str) -> None:
+    """It is published anew within five minutes; until then nothing is bounded."""
+    if kind == "list":
+        world.raw.rpush(world.keys.length_max, "1")
+    else:
+        world.raw.set(world.keys.length_max, "nan")
+    assert put(world, "a", "b") == "nn"
