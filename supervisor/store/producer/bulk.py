@@ -111,7 +111,8 @@ class BatchStream:
             return
         try:
             for args in islice(self._many, ENQUEUE_MAX):
-                self._pulled.append(args)  # one by one: what came before a fault counts
+                # One by one: what came before a fault counts. A copy: a generator may fill one mapping again and again.
+                self._pulled.append(args.copy() if type(args) is dict else args)
         except Exception as error:  # noqa: BLE001 - raised again when what came before is in
             self.fault, self._is_over = error, True
         self._is_over = self._is_over or len(self._pulled) < ENQUEUE_MAX

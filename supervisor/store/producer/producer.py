@@ -161,7 +161,8 @@ class Producer:
 
         Args:
             job: the job's name or function.
-            many: arguments; any number, of which at most a thousand are held in memory.
+            many: arguments; any number, of which at most a thousand are held in memory. One mapping may be filled anew
+                for each run, but a list or mapping inside must be a new one each time: they are packed later.
             **options: ``queue``, ``priority``, ``delay``, ``at``, ``run_id``, ``each``, …; see ``ManyOptions``.
 
         Raises:

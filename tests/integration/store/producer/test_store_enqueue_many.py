@@ -279,3 +279,16 @@ def test_a_start_deadline_counts_from_when_the_run_may_start(server: Server, sub
         view = server.store().run(Queues(server.keys).show(one.run_id))
         assert view is not None
         assert view.envelope.not_after_ms == view.envelope.enqueued_ms + late_ms
+
+
+def test_a_generator_may_fill_one_mapping_again_for_each_run(server: Server, subject: Producer) -> None:
+    """They are packed a batch at a time, when it holds the last."""
+    row: dict[str, Any] = {}
+
+    def rows() -> Iterator[dict[str, Any]]:
+        for number in range(3):
+            row["number"] = number
+            yield row
+
+    assert subject.enqueue_many("mail", rows()) == Totals(new=3)
+    assert ready(server) == [0, 1, 2]
