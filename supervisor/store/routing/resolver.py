@@ -131,17 +131,21 @@ class Resolver:
         with self._lock:
             return self._find(bound_s)
 
-    def heard(self) -> None:
+    def heard(self) -> bool:
         """Follow a fail-over that a sentinel reports, until it is done; for the threads of the watch.
 
-        From the choice of the new master to its promotion nothing is sent to the old one: it would be lost.
+        From the choice of the new master to its promotion nothing is sent to the old one: it would be lost. Return
+        False if that took too long, and whoever is master now is to serve.
         """
         if not self._hearing.acquire(blocking=False):
-            return
+            return True
         until_ns = self._clock.elapsed_ns() + HOLD_NS
         try:
-            while not self._is_settled() and self._clock.elapsed_ns() < until_ns:
+            while not self._is_settled():
+                if self._clock.elapsed_ns() >= until_ns:
+                    return False
                 threading.Event().wait(HEAR_S)
+            return True
         finally:
             self._hearing.release()
 

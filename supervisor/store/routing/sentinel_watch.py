@@ -39,14 +39,17 @@ PAUSE_S = 1.0
 
 
 class SentinelWatch:
-    """Calls ``heard`` when a sentinel reports a fail-over of ``master``."""
+    """Calls ``heard`` when a sentinel reports a fail-over of ``master``.
+
+    It returns whether it could follow. If not, what the sentinel has reported by then is not acted upon.
+    """
 
     def __init__(
         self,
         addresses: Sequence[str],
         master: str,
         connection: Callable[[str, float, bool], Connection],
-        heard: Callable[[], None],
+        heard: Callable[[], bool],
     ) -> None:
         """Begin to listen to the sentinels at ``addresses``; ``connection`` makes an unconnected one, see Resolver."""
         self._master = master.encode()
@@ -77,5 +80,7 @@ class SentinelWatch:
             except RedisTimeoutError:
                 continue
             if kind == b"message" and self._master in text.split() and (heard := self._heard()) is not None:
-                heard()
+                is_followed = heard()
                 del heard
+                while not is_followed and link.can_read(0):  # of the same fail-over, which was waited for
+                    link.read_response(timeout=QUIET_S, disconnect_on_error=False)
