@@ -6,6 +6,7 @@ from typing import Any
 
 import structlog
 
+from supervisor.core.election.lease import Loss
 from supervisor.telemetry import event_catalogue
 from supervisor.telemetry.metrics import (
     ELECTION_CAMPAIGNS,
@@ -60,6 +61,8 @@ class AgentReport:
     def __init__(self) -> None:
         self._log = structlog.get_logger()
         self._is_away = False  # one line when Redis goes away, one when it is back
+        for kind in (Loss.DATA, Loss.ROLLED_BACK):
+            REDIS_LOST_DATA.labels(kind=kind.value)  # from 0 on: an alarm sees growth alone
 
     def __call__(self, event: str, **fields: Any) -> None:
         """Report one decision."""

@@ -203,6 +203,8 @@ class SchedulerReport:
         self._lines = 0
         self._unwritten: Counter[str] = Counter()  # decisions without a line, by code
         self._acquired_ns = 0  # when the term was granted; 0 once something was fired in it
+        for code in (FireCode.DROPPED, FireCode.REFUSED, FireCode.SKEWED):
+            FIRES.labels(code=code.lower())  # from 0 on: an alarm sees growth alone
 
     def __call__(self, event: str, **fields: Any) -> None:
         """Report one decision, or a batch of them."""

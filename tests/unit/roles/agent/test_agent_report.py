@@ -28,6 +28,15 @@ def test_an_outage_is_one_line_and_its_end_another() -> None:
     ]
 
 
+def test_losses_of_data_are_counted_from_zero_on() -> None:
+    """The shipped alarm sees growth: of a series that begins at 1 with the one loss there is, it would see none."""
+    metrics.REDIS_LOST_DATA.clear()
+    AgentReport()
+    (family,) = metrics.REDIS_LOST_DATA.collect()
+    found = {each.labels["kind"]: each.value for each in family.samples if each.name.endswith("_total")}
+    assert found == {"data": 0, "rolled_back": 0}
+
+
 def test_renewals_are_counted_by_result() -> None:
     """A rate of time-outs is an alarm."""
     report = AgentReport()

@@ -33,6 +33,15 @@ def test_a_fire_is_a_line_and_a_count() -> None:
     assert fires("fired") == before + 1
 
 
+def test_what_alarms_look_for_is_counted_from_zero_on() -> None:
+    """They see growth: of a series that begins with the first refused fire they would see nothing."""
+    metrics.FIRES.clear()
+    SchedulerReport()
+    (family,) = metrics.FIRES.collect()
+    found = {each.labels["code"]: each.value for each in family.samples if each.name.endswith("_total")}
+    assert found == {"dropped": 0, "refused": 0, "skewed": 0}
+
+
 def test_thousands_of_fires_share_a_line_a_second() -> None:
     """A line costs more than the fire itself: 700 batches of a second wrote one each."""
     before, clock = fires("fired"), FakeClock()
