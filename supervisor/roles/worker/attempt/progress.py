@@ -16,6 +16,7 @@ import contextvars
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+import msgspec
 import structlog
 
 from supervisor.clock import Clock
@@ -61,7 +62,9 @@ class Progress:
 
     def report(self, context: Context, item: ProgressItem) -> None:
         """Take a value; it is sent when the last one was long enough ago."""
-        self._waiting[context.run_id] = item
+        # As it is now: the job may change what it gave before that is sent.
+        value = None if item.value is None else msgspec.Raw(msgspec.json.encode(item.value))
+        self._waiting[context.run_id] = msgspec.structs.replace(item, value=value)
         if self._is_event:
             events.record("run_progress", subject=context.job, is_logged=True, run=context.run_id)
         if self._calls is None:

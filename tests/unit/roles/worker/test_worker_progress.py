@@ -127,6 +127,20 @@ async def test_coroutine_jobs_share_one_call() -> None:
     assert runner.notes == [[run.run_id for run in runs]]
 
 
+async def test_what_a_job_changes_after_it_said_it_is_sent_as_it_was() -> None:
+    """And keeps neither what others said nor the end of the process."""
+    clock, runner = FakeClock(), Recorder()
+    subject = Progress(clock, runner)
+    rows: list[Any] = [1]
+    context(Kind.ASYNC, clock, "a", progress_to=subject).progress(rows, "a")
+    context(Kind.ASYNC, clock, "b", progress_to=subject).progress(2, "b")
+    rows[:] = [object()]
+
+    await subject.close_async(1.0)
+
+    assert runner.notes == [["a", "b"]]
+
+
 async def test_a_thread_of_a_coroutine_job_may_say_something() -> None:
     """What runs in ``asyncio.to_thread`` has no loop of its own."""
     clock, runner = FakeClock(), Recorder()
