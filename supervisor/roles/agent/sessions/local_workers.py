@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from supervisor.core.supervision.crash_blame import Death, describe_death
 from supervisor.core.supervision.scoreboard import Board, Inflight, Row
 from supervisor.core.supervision.slot import Cause
-from supervisor.core.supervision.states import Phase, RunState, UnwantedReason
+from supervisor.core.supervision.states import ChildState, Phase, RunState, UnwantedReason
 from supervisor.roles.child import session_name
 
 GENERATIONS_MAX = 16  # older deaths of a slot than so many are found among the open sessions instead
@@ -61,6 +61,14 @@ class LocalWorkers:
             for slot, name in self._slots
             if _has_process(row := self._board.rows[slot])
         ]
+
+    def draining(self) -> set[str]:
+        """Return the sessions of processes that leave, and end them by themselves."""
+        return {
+            session_name(self._replica, name, row.generation)
+            for slot, name in self._slots
+            if (row := self._board.rows[slot]).child_state >= ChildState.DRAINING
+        }
 
     def busy(self) -> dict[str, int]:
         """Return session and slot of each process that may be alive and executes something."""

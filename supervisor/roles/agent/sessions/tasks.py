@@ -83,7 +83,7 @@ class SessionTasks:
         """Beat once for all live workers of this replica."""
         live = set(self.workers.live())
         gone = set(self.run(self.sessions.beat(sorted(live)))) if live else set()
-        for session in sorted(gone & self._beaten):
+        for session in sorted(gone & self._beaten - self.workers.draining()):
             # Another replica took its runs. Its next turn tells the worker, which makes way for a fresh process.
             self.report("session_lost", session=session)
         self._beaten = live - gone

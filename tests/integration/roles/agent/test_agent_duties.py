@@ -12,7 +12,7 @@ from supervisor.core.errors import StoreUnavailableError
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Envelope, Kind, Template
 from supervisor.core.supervision.scoreboard import Board, board_words
-from supervisor.core.supervision.states import Phase, SlotState
+from supervisor.core.supervision.states import ChildState, Phase, SlotState
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.agent.maintenance import Duties
 from supervisor.roles.agent.sessions.local_workers import LocalWorkers
@@ -285,3 +285,17 @@ def test_jobs_are_published_before_the_agent_is_ready_if_redis_answers(server: S
     agent.duties.publish_first()
 
     assert set(agent.store.run(agent.sessions.read_jobs())) == {"mail.send"}
+
+
+@pytest.mark.parametrize("state", [ChildState.READY, ChildState.DRAINING])
+def test_the_session_of_a_worker_that_leaves_is_not_told_as_lost(server: Server, state: ChildState) -> None:
+    """It ends its session by itself, a moment before its process is gone."""
+    clock = FakeClock()
+    agent = Agent(server, "leaves", clock)
+    agent.hold("x")
+    live_for(clock, [agent], 2 * BEAT_MS)
+    agent.board.rows[0].child_state = state
+    agent.store.run(agent.sessions.condemn(agent.session, None))
+    live_for(clock, [agent], 2 * BEAT_MS)
+    told = [each["session"] for each in agent.told if each["event"] == "session_lost"]
+    assert told == ([] if state is ChildState.DRAINING else [agent.session])
