@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -124,11 +125,14 @@ class Progress:
     async def _send_batch(self) -> None:
         assert self._runner is not None
         assert self._calls is not None
-        batch = [self._waiting.pop(run_id) for run_id in list(self._waiting)[:ITEMS_MAX]]
+        batch = dict(islice(self._waiting.items(), ITEMS_MAX))
         try:
-            await self._runner.run_async(self._calls.write(batch))
+            await self._runner.run_async(self._calls.write([*batch.values()]))
         except (StoreUnavailableError, StoreRefusedError) as error:
             self._failed(error)
+        for run_id, item in batch.items():  # not before: a process that leaves cancels this, and sends the rest itself
+            if self._waiting.get(run_id) is item:
+                del self._waiting[run_id]
 
     async def close_async(self, within_s: float) -> None:
         """Send waiting progress, if that takes no longer than ``within_s``."""

@@ -171,6 +171,23 @@ async def test_the_last_values_are_sent_when_the_process_leaves() -> None:
     await subject.close_async(1.0)
 
 
+async def test_a_value_that_is_under_way_when_the_process_leaves_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The call that carries it ends with its task."""
+    clock, runner = FakeClock(), Recorder()
+    subject, is_under_way = Progress(clock, runner), asyncio.Event()
+
+    async def hang(_: Call[Any]) -> None:
+        is_under_way.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(runner, "run_async", hang)
+    context(Kind.ASYNC, clock, progress_to=subject).progress(note="last")
+    await is_under_way.wait()
+    monkeypatch.undo()
+    await subject.close_async(1.0)
+    assert runner.notes == [["last"]]
+
+
 def test_the_script_takes_what_is_sent() -> None:
     """The recorder above reads positions; the header is what they mean."""
     assert script("progress_write").arg_names == ()
