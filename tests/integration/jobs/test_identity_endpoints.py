@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
+import structlog
 from aiohttp import web
 from sqlalchemy import Engine, delete, event, insert, select, update
 from sqlalchemy.exc import OperationalError
@@ -115,8 +116,12 @@ async def test_failures_are_counted_until_it_recovers(ctx: Context, database: st
 
     assert (await check_as(200))["recovered"] == 1
     assert stored(engine, "state", "failures") == [("OK", 0)]
-    assert (await check_as(404))["broken"] == 1
+    with structlog.testing.capture_logs() as lines:
+        assert (await check_as(404))["broken"] == 1
     assert stored(engine, "state", "failures") == [("FAILING", 1)]
+    assert [(line["status"], line["log_level"]) for line in lines if line["event"] == "endpoint_broken"] == [
+        (404, "warning")
+    ]
 
 
 async def test_a_hanging_endpoint_costs_its_timeout_and_nothing_else(

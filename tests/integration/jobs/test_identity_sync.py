@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import Engine, create_engine, insert, select, update
@@ -56,10 +57,14 @@ def test_a_sync_makes_the_table_agree_with_its_source(
     assert domain_sync(ctx, **arguments)["created"] == 3
     assert domain_sync(ctx, **arguments)["unchanged"] == 3
     listing(source, "A", "C", tenant="t2")
-    assert domain_sync(ctx, **arguments) == {
-        "created": 0, "updated": 2, "unchanged": 0, "disabled": 1, "enabled": 0,
-        "endpoints_added": 0, "endpoints_removed": 0,
-    }  # fmt: skip
+    with structlog.testing.capture_logs() as lines:
+        assert domain_sync(ctx, **arguments) == {
+            "created": 0, "updated": 2, "unchanged": 0, "disabled": 1, "enabled": 0,
+            "endpoints_added": 0, "endpoints_removed": 0,
+        }  # fmt: skip
+    assert [(line["count"], line["log_level"]) for line in lines if line["event"] == "domains_disabled"] == [
+        (1, "warning")
+    ]
     assert table(engine, "id", "tenant", "state") == [
         ("a", "t2", ENABLED), ("b", "t1", DISABLED), ("c", "t2", ENABLED),
     ]  # fmt: skip
