@@ -71,6 +71,7 @@ class SyncPhase(Enum):
     """Next phase of the synchronisation."""
 
     BEGIN = auto()
+    LEAVE = auto()
     COMPARE = auto()
     WRITE = auto()
     REMOVE = auto()
@@ -149,8 +150,10 @@ class ConfigSync:
 
     def is_done(self, term: Term) -> bool:
         """Return whether nothing is left to do under ``term``, for now."""
-        is_compared = self._round.nonce == term.nonce and self._round.phase is SyncPhase.DONE
-        return self._is_idle or (is_compared and self._clock.elapsed_ns() < self.wake_ns)
+        phase = self._round.phase
+        is_compared = self._round.nonce == term.nonce and phase is SyncPhase.DONE
+        is_left = self._is_idle and phase is not SyncPhase.LEAVE
+        return is_left or (is_compared and self._clock.elapsed_ns() < self.wake_ns)
 
     def work(self, term: Term) -> Steps[bool]:
         """Ask Redis one question; True when there is more to do at once.
@@ -159,7 +162,8 @@ class ConfigSync:
             FencedError: ``term`` is not the current one.
         """
         if self._round.nonce != term.nonce:
-            self._round, self.wake_ns = _SyncRound(nonce=term.nonce), NEVER_NS if self._is_idle else 0
+            self._round = _SyncRound(nonce=term.nonce, phase=SyncPhase.LEAVE if self._is_idle else SyncPhase.BEGIN)
+            self.wake_ns = self.wake_ns if self._is_idle else 0
         if self.is_done(term) or self._clock.elapsed_ns() < self.wake_ns:
             return False
         if self._round.phase is SyncPhase.DONE:  # it was refused, or older than another one, some time ago
@@ -188,6 +192,11 @@ class ConfigSync:
             if is_applied or self._older_nonce != term.nonce:
                 self._tell(applied=is_applied)
             self._older_nonce = "" if is_applied else term.nonce
+
+    def _leave(self, term: Term) -> Steps[None]:
+        """Let new dynamic schedules come that the set of before, half brought in, may keep away."""
+        yield from ask_once(self._calls.end(term, digest=self._digest, is_applied=False))
+        self._round.phase, self.wake_ns = SyncPhase.DONE, NEVER_NS
 
     def _compare(self, term: Term) -> Steps[None]:
         del term
@@ -306,6 +315,7 @@ class ConfigSync:
 
 _PHASES: dict[SyncPhase, Any] = {
     SyncPhase.BEGIN: ConfigSync._begin,  # noqa: SLF001 - its own table
+    SyncPhase.LEAVE: ConfigSync._leave,  # noqa: SLF001
     SyncPhase.COMPARE: ConfigSync._compare,  # noqa: SLF001
     SyncPhase.WRITE: ConfigSync._write,  # noqa: SLF001
     SyncPhase.REMOVE: ConfigSync._remove,  # noqa: SLF001

@@ -9,15 +9,17 @@
 --           term
 --
 -- Returns  code, revision of the set, now_ms
---          APPLIED  this set was the last that was brought in whole, and no other was begun since; nothing written
+--          APPLIED  this set was the last that was brought in whole, and nothing of another was written since
 --          OLDER    a live candidate holds a set with a higher revision; nothing to do
 --          NEEDED   compare, then send pages, removals and the end
 --
+-- But for NEEDED no set is being brought in, also if this term began with one before: new dynamic ones may come.
 -- A set gets a revision when it is first seen. While a live candidate holds one with a higher revision, an older set
 -- changes nothing, so that during a rolling update an old replica does not undo what a new one declared.
 if not_whole(lease_ms) or digest == '' or string.find(digest, '[#%s]') then return refuse('digest and lease_ms') end
 local sets, now = keys.schedule_sets, now_ms()
 local revision = moment(redis.call('HGET', sets, digest))
+redis.call('HDEL', sets, '#declaring')
 if revision and redis.call('HGET', sets, '#applied') == digest then return { 'APPLIED', revision, whole(now) } end
 if not revision then
   local highest = natural(redis.call('HGET', sets, '#revision')) or 0

@@ -38,6 +38,18 @@ def test_a_leader_that_ended_half_way_keeps_nobody_out(desk: Declaration) -> Non
     assert desk.upsert(schedule("d")) == [DefineCode.CREATED]
 
 
+@pytest.mark.parametrize("following", [["a"], []], ids=["the set of before", "no schedules"])
+def test_a_set_that_is_taken_back_half_way_keeps_nobody_out(desk: Declaration, following: list[str]) -> None:
+    """The leader goes on under the same term, and would have kept new dynamic schedules away for as long as that lasts."""
+    view = desk.world.lead()
+    desk.declare(view, schedule("a"))
+    desk.stepper.once(desk.declaring(schedule("a"), schedule("b")), term_of(view))
+    assert desk.upsert(schedule("d")) == [DefineCode.BUSY]
+    desk.stepper.once(desk.declaring(*map(schedule, following)), term_of(view))
+
+    assert desk.upsert(schedule("d")) == [DefineCode.CREATED]
+
+
 def test_a_leader_that_died_half_way_keeps_nobody_out_after_its_lease(desk: Declaration) -> None:
     """Also when nobody follows it. Should it go on, paused for long, it meets the clash and refuses its set."""
     view = desk.world.lead("a")
