@@ -149,10 +149,16 @@ def _followed(record: Record | None) -> str | None:
 def carry_out(
     keys: Keys, planned: ApplyPlan, *, wall_ms: int, drops_buffered: bool = False, tell: Tell = untold
 ) -> Operation[ApplyResult]:
-    """Write and delete as ``planned``; with ``drops_buffered`` drop the waiting due times of what changes."""
+    """Write and delete as ``planned``; with ``drops_buffered`` drop the waiting due times of what changes.
+
+    A schedule that was to be renamed goes on where its new name is refused.
+    """
     result, count = ApplyResult(), len(planned.compared)
     yield from write(keys, planned.compared, result, wall_ms=wall_ms, tell=tell)
-    yield from remove(keys, planned.surplus, result, tell=lambda done: tell(count + done))
+    refused = {name for name, _ in result.refused}
+    kept = {each.change.definition.renamed_from for each in planned.compared if each.change and each.id in refused}
+    gone = [each for each in planned.surplus if each.id not in kept]
+    yield from remove(keys, gone, result, tell=lambda done: tell(count + done))
     if drops_buffered:
         changed = [each.id for each in planned.compared if each.difference is DefinitionDifference.CHANGED]
         result.dropped = yield from drop_buffered(keys, changed)

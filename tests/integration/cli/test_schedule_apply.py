@@ -9,7 +9,7 @@ import pytest
 
 from supervisor.core.effects import drive
 from supervisor.operations import Delay
-from supervisor.operations.apply import ApplyResult, compare, write
+from supervisor.operations.apply import ApplyResult, carry_out, compare, plan, write
 from supervisor.store.schedules.definitions import Change, Definitions
 from tests.integration.cli.conftest import ClusterWithJobs
 from tests.kit.builders import schedule
@@ -189,6 +189,22 @@ def test_while_a_leader_brings_in_its_configuration_an_apply_waits(desk: Cluster
     found = drive(compare(keys, [schedule("a"), schedule("b")]), execute)
     drive(write(keys, found, outcome, wall_ms=1), execute)
     assert (outcome.created, len(waits)) == (2, 3)
+
+
+def test_a_schedule_whose_new_name_is_refused_is_not_pruned(desk: ClusterWithJobs) -> None:
+    """It was deleted where a leader brought in its configuration for ten seconds, and nothing took its place."""
+    keys, team = desk.world.keys, {"team": "mail"}
+    before = [schedule("old", labels=team), schedule("gone", labels=team)]
+    desk.world.run(Definitions(keys).upsert([Change(definition=each) for each in before], wall_ms=1))
+    desk.world.run(Definitions(keys).begin(desk.world.lead(), digest="d", lease_ms=5000))
+
+    def execute(effect: Any) -> Any:
+        return None if isinstance(effect, Delay) else desk.world.run(effect)
+
+    planned = drive(plan(keys, [schedule("new", labels=team, renamed_from="old")], labels=team), execute)
+    outcome = drive(carry_out(keys, planned, wall_ms=1), execute)
+    assert ([name for name, _ in outcome.refused], outcome.deleted) == (["new"], 1)
+    assert sorted(desk.world.stored()) == ["old"]
 
 
 @pytest.mark.parametrize(
