@@ -20,6 +20,12 @@ if not_whole(limit) or (#ARGV - FIRST + 1) % 2 ~= 0 then return refuse('limit an
 local now, promised = now_ms(), keys.schedule_promised
 redis.call('HLEN', keys.schedule_expected) -- raises if the key is not ours: nothing would be expected any more
 
+-- What the schedule of a run is called now.
+local function name_of(schedule)
+  local _, name = live_lines(schedule)
+  return name
+end
+
 -- What was told: it is late from now on, or no more.
 local function settle(member)
   local schedule, nominal = string.match(member, '^([^@]+)@(%d+)$')
@@ -28,6 +34,7 @@ local function settle(member)
     return
   end
   redis.call('ZREM', promised, member)
+  schedule = schedule and name_of(schedule)
   local of = schedule and expected_of(schedule)
   if of and tonumber(nominal) > of.ok_nominal then
     of.late = math.max(of.late, tonumber(nominal))
@@ -69,7 +76,8 @@ local reply = { whole(now), whole(late) }
 local due = redis.call('ZRANGEBYSCORE', promised, 0, whole(now), 'WITHSCORES', 'LIMIT', 0, limit) -- below 0: of a hand
 for i = 1, #due, 2 do
   local member, n = due[i], #reply
-  local schedule = string.match(string.gsub(member, '^%+', ''), '^[^@]+')
+  local schedule, of_run = string.match(member, '^%+?([^@]+)(@?)')
+  schedule = of_run == '@' and name_of(schedule) or schedule
   local of = expected_of(schedule)
   if not of then
     redis.call('ZREM', promised, member)

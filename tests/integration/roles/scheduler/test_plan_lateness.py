@@ -183,6 +183,22 @@ def test_a_schedule_that_is_late_stays_so_under_a_new_name() -> None:
         assert told(plan) == [("s", "finish_within"), ("new", "recovered")]
 
 
+@pytest.mark.parametrize("overlap", ["allow", "skip"])
+def test_a_run_that_began_under_a_former_name_is_late_all_the_same(overlap: str) -> None:
+    """It was told under neither name; the alarm is that of the new one, and ends with a success of it."""
+    with planned(every(1000, "other")) as plan:
+        plan.upsert(every(30, overlap=overlap, finish_within_ms=20_000))
+        plan.until(35)
+        plan.fetch()
+        plan.upsert(every(30, "new", overlap=overlap, finish_within_ms=20_000, renamed_from="s"))
+        plan.until(56)
+        assert told(plan) == [("s", "finish_within")]
+        assert record(plan, "new").expected.late_ms == EPOCH_MS + 30_000
+        plan.end(f"s@{EPOCH_MS + 30_000}")
+        plan.advance(6)
+        assert told(plan) == [("s", "finish_within"), ("new", "recovered")]
+
+
 def test_a_run_whose_end_was_asked_for_is_not_late() -> None:
     """Cancelled by a person, or replaced by a newer one."""
     with planned(every(60, overlap="terminate_other", finish_within_ms=90_000)) as plan:
