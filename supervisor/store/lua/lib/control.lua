@@ -3,6 +3,7 @@
 -- schedule is due next.
 -- Includes  limits
 --           live
+--           ran
 local REMEMBERED_MS, PURGE_COUNT, HISTORY_KEPT = 86400000, 100, 10000
 local FLOOR_MS = 7776000000 -- 90 days, as a tree of runs is remembered
 
@@ -274,6 +275,7 @@ local function inherit(id, renamed, is_dynamic, now)
     end
     local memory = recall(redis.call('HGET', keys.schedule_gone, renamed))
     if memory then
+      keep_name(id, renamed)
       memory.is_direct = is_direct
       memory.revision = math.max(memory.revision, own and own.revision or 0)
       return memory

@@ -68,20 +68,19 @@ end
 local enqueued, skipped, cursor, is_blocked = 0, 0, seen_ms, false
 for i = FIRST, #ARGV, FIELDS do
   local nominal, run, queue, data = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
-  local memory = keys.ran(run)
   local is_forced = string.find(run, '#', 1, true) ~= nil
   -- What lies after the watermark the schedule itself still decides.
   if tonumber(nominal) > mark or (overlap == 'buffer_all' and room <= 0) then
     is_blocked = true
     break
   end
-  if (overlap == 'skip' and room <= 0) or redis.call('EXISTS', memory) == 1
+  if (overlap == 'skip' and room <= 0) or has_run(run)
     or (not is_forced and is_own(nominal)) or not start(queue, run, data) then
     skipped = skipped + 1
   else
     enqueued, room = enqueued + 1, room - 1
     if not is_forced then
-      redis.call('SET', memory, whole(now), 'PX', memory_ms)
+      redis.call('SET', keys.ran(run), whole(now), 'PX', memory_ms)
     end
     lines[#lines + 1] = queue .. ' ' .. run
   end

@@ -2,10 +2,11 @@
 --
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  ids...         run ids, at most 1000
+-- Includes  ran
 --
 -- Returns  one digit for each: 1 remembered
 local reply = {}
 for i = FIRST, #ARGV do
-  reply[i] = redis.call('EXISTS', keys.ran(ARGV[i])) == 1 and '1' or '0'
+  reply[i] = has_run(ARGV[i]) and '1' or '0'
 end
 return table.concat(reply)

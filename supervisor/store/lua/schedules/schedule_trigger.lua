@@ -28,8 +28,7 @@ end
 check_plan()
 check_types(queue, string.sub(data, 1, 3))
 local now = now_ms()
-local memory = keys.ran(run)
-if redis.call('EXISTS', memory) == 1 or redis.call('HEXISTS', keys.data(queue), run) == 1 then
+if has_run(run) or redis.call('HEXISTS', keys.data(queue), run) == 1 then
   return { 'DUPLICATE', whole(now) }
 end
 local record = redis.call('HGET', keys.schedule_def, schedule)
@@ -43,7 +42,7 @@ if cap ~= '0' then
   if count >= tonumber(cap) then return { 'CAPPED', whole(now) } end
   redis.call('SET', counter, whole(count + 1), unpack(count == 0 and { 'PX', DAY_MS } or { 'KEEPTTL' }))
 end
-redis.call('SET', memory, whole(now), 'PX', memory_ms)
+redis.call('SET', keys.ran(run), whole(now), 'PX', memory_ms)
 if start(queue, run, data) and overlap == 'skip' then
   lines[#lines + 1] = queue .. ' ' .. run
   redis.call('HSET', keys.schedule_live, schedule, table.concat(lines, '\n'))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from supervisor.core.model import Outcome
 from supervisor.roles.scheduler.backfill import HELD_NS, LOOK_NS
 from supervisor.store.schedules import backfills as calls
 from supervisor.store.schedules.backfills import AddCode, BackfillState, Request
-from supervisor.store.schedules.definitions import Definitions
+from supervisor.store.schedules.definitions import Change, Definitions
 from tests.integration.store.schedules.backfill_fixture import MARK_MS, MINUTE_MS, BackfilledSchedule, nominal, stretch
-from tests.kit.builders import StoreCalls
+from tests.kit.builders import StoreCalls, schedule
 from tests.kit.servers import on_both
 from tests.kit.stepper import term_of
 
@@ -50,6 +52,23 @@ def test_a_second_backfill_of_the_same_time_enqueues_nothing(desk: BackfilledSch
     assert desk.ready() == [f"m@{nominal(minute)}" for minute in range(6, 11)]
     assert (again.enqueued, again.skipped) == (5, 3)
     assert 0 < desk.world.raw.pttl(desk.world.keys.ran(f"m@{nominal(1)}")) <= calls.MEMORY_MS
+
+
+def test_a_backfill_enqueues_nothing_again_under_a_new_name(desk: BackfilledSchedule) -> None:
+    """Nor does one that is forced count it as new; also after a second rename, and back again."""
+    term = desk.world.lead()
+    desk.add(5)
+    desk.finish(term)
+    names = ["m", "n", "o", "m"]
+    for former, name in itertools.pairwise(names):
+        new = schedule(name, every_ms=MINUTE_MS, renamed_from=former)
+        desk.world.run(Definitions(desk.world.keys).upsert([Change(definition=new)], wall_ms=1))
+        request = Request(from_ms=nominal(3), until_ms=nominal(6), overlap="allow")
+        desk.world.run(desk.calls.add(f"of {name}", name, request, limit=100, is_forced=False))
+        done = desk.finish(term, f"of {name}")
+        assert (done.enqueued, done.skipped) == ((1, 3) if name == "n" else (0, 4))
+    assert desk.ready() == [*(f"m@{nominal(minute)}" for minute in range(1, 6)), f"n@{nominal(6)}"]
+    assert desk.world.run(desk.calls.ran([f"o@{nominal(1)}", f"o@{nominal(7)}"])) == [True, False]
 
 
 def test_what_the_schedule_itself_enqueued_is_left_out(desk: BackfilledSchedule) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from supervisor.core.effects import drive
 from supervisor.core.model import Outcome, Release
+from supervisor.operations import schedule_control
 from supervisor.store.election.leases import LeaseView
-from supervisor.store.schedules.control import Control
+from supervisor.store.schedules.control import Control, TriggerCode
 from supervisor.store.schedules.reads import Inspection, Views
 from supervisor.store.wire.fire import DuePage, FireCode
 from tests.kit.builders import StoreCalls, schedule
@@ -135,6 +137,19 @@ def test_a_rename_that_is_rolled_back_keeps_the_pause(world: StoreCalls, term: L
     assert record is not None
     assert record.pause is not None
     assert record.pause.reason == "bad data"
+
+
+def test_a_trigger_with_a_key_runs_once_whatever_its_schedule_is_called(world: StoreCalls, term: LeaseView) -> None:
+    """Whoever repeats it after a deploy knows the new name alone."""
+
+    def trigger(name: str) -> TriggerCode:
+        return drive(schedule_control.trigger(world.keys, name, key="k", wall_ms=1), world.run).code
+
+    assert trigger("old") is TriggerCode.TRIGGERED
+    rename(world, term, "old", "new")
+    assert trigger("new") is TriggerCode.DUPLICATE
+    world.run(world.declare_call(term, schedule("other")))
+    assert trigger("other") is TriggerCode.TRIGGERED
 
 
 def test_what_a_name_leaves_behind_is_forgotten_with_it(world: StoreCalls, term: LeaseView) -> None:
