@@ -22,7 +22,7 @@ from supervisor.core.errors import Problem
 from supervisor.settings.base import Path
 from supervisor.settings.document import Node, format_path
 from supervisor.settings.masking import REFERENCE
-from supervisor.settings.scalars import Trap, resolve
+from supervisor.settings.scalars import Trap, is_utf8, resolve
 from supervisor.settings.schema import Shape, ShapeKind
 from supervisor.settings.sections.models import Settings
 from supervisor.trust import open_regular
@@ -115,6 +115,8 @@ def _variable(name: str, environ: Mapping[str, str]) -> str:
         raise UnusableReferenceError(f"${{env:{name}}} does not name a variable")
     if name not in environ:
         raise UnusableReferenceError(f"the environment variable {name} is not set")
+    if not is_utf8(environ[name]):
+        raise UnusableReferenceError(f"the environment variable {name} is not UTF-8")
     return environ[name]
 
 

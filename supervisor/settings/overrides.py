@@ -23,6 +23,7 @@ from supervisor.core.suggestions import suggestion
 from supervisor.settings.base import Path
 from supervisor.settings.document import Node, at, format_path, merge, parse_path, wrap
 from supervisor.settings.masking import REFERENCE, mask_url, variables_of
+from supervisor.settings.scalars import is_utf8
 from supervisor.settings.schema import Shape, ShapeKind, settings_shape
 from supervisor.settings.sections.models import Settings
 from supervisor.settings.validation import conform
@@ -196,6 +197,9 @@ def _node(override: Override, shape: Shape, problems: list[Problem]) -> Node | N
         return wrap(override.value, override.origin)
     if not override.value:
         return Node(None, override.origin)
+    if not is_utf8(override.value):
+        problems.append(Problem(override.origin, format_path(override.path), "is not UTF-8", "write it as UTF-8"))
+        return None
     if target is not None and target.kind is ShapeKind.TEXT:
         return Node(override.value, override.origin)
     if "${" in override.value and (target is None or target.kind is ShapeKind.VALUE):

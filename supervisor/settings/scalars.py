@@ -30,6 +30,11 @@ _INT_CHARS_MAX = 20  # more could not fit, and converting very long ones is slow
 _INT_END = 2**63  # what msgspec and Redis carry
 
 
+def is_utf8(text: str) -> bool:
+    """Return whether a variable was: Python has a half of a character for each byte of one that was not."""
+    return not any("\ud800" <= each <= "\udfff" for each in text)
+
+
 @dataclass(frozen=True, slots=True)
 class Trap:
     """Ambiguous plain scalar: the reason of its refusal, and the remedy."""

@@ -128,6 +128,15 @@ def test_one_bad_layer_does_not_hide_another(desk: Any) -> None:
     ]
 
 
+def test_a_variable_that_is_no_utf8_is_named_as_such(desk: Any) -> None:
+    """The answer was about JSON and the half of a character that Python makes of each such byte."""
+    desk.add("schedules: {}\nredis: {username: '${env:A}'}\n")
+    assert desk.lines({"TENURE_CLUSTER": "\udcff", "A": "\udcff"}) == [
+        "tenure.yaml:2: redis.username: the environment variable A is not UTF-8; or write $${ for a literal ${",
+        "TENURE_CLUSTER: cluster: is not UTF-8; write it as UTF-8",
+    ]
+
+
 def test_keys_that_start_with_x_are_free_in_sections(desk: Any) -> None:
     """They hold anchors and notes. In a table the same name is an id like any other."""
     desk.add(
