@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from itertools import islice
+from typing import Any
 
 from supervisor.core.errors import OptionError, QueueFullError, TenureError, shown
 from supervisor.core.model import ENTROPY_BYTES, fresh_run_ids
@@ -111,8 +112,7 @@ class BatchStream:
             return
         try:
             for args in islice(self._many, ENQUEUE_MAX):
-                # One by one: what came before a fault counts. A copy: a generator may fill one mapping again and again.
-                self._pulled.append(args.copy() if type(args) is dict else args)
+                self._pulled.append(_as_now(args))  # one by one: what came before a fault counts
         except Exception as error:  # noqa: BLE001 - raised again when what came before is in
             self.fault, self._is_over = error, True
         self._is_over = self._is_over or len(self._pulled) < ENQUEUE_MAX
@@ -183,3 +183,13 @@ class BatchStream:
         if self.fault is not None:
             raise PartlyEnqueuedError(self.totals, (), self.fault) from self.fault
         return self.totals
+
+
+_FILLED = frozenset({dict, list})
+
+
+def _as_now(args: Any) -> Any:
+    """Return arguments as they are now: until they are packed, their source may fill the same mapping and lists."""
+    if type(args) is dict:
+        return {name: _as_now(each) if type(each) in _FILLED else each for name, each in args.items()}
+    return [_as_now(each) if type(each) in _FILLED else each for each in args] if type(args) is list else args

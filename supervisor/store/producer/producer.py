@@ -161,8 +161,7 @@ class Producer:
 
         Args:
             job: the job's name or function.
-            many: arguments; any number, of which at most a thousand are held in memory. One mapping may be filled anew
-                for each run, but a list or mapping inside must be a new one each time: they are packed later.
+            many: arguments; any number, of which at most a thousand are held in memory.
             **options: ``queue``, ``priority``, ``delay``, ``at``, ``run_id``, ``each``, …; see ``ManyOptions``.
 
         Raises:

@@ -50,7 +50,7 @@ def numbers(count: int, **more: Any) -> Iterator[dict[str, Any]]:
     return ({"number": number, **more} for number in range(count))
 
 
-def ready(server: Server) -> list[int]:
+def ready(server: Server) -> list[Any]:
     """Return the numbers of what is in the queue, in its order."""
     store, queue = server.store(), server.keys.queue("mail")
     ids = [item.decode() for item in store.raw.lrange(queue.prefix + "ready:a:1", 0, -1)]
@@ -282,13 +282,18 @@ def test_a_start_deadline_counts_from_when_the_run_may_start(server: Server, sub
 
 
 def test_a_generator_may_fill_one_mapping_again_for_each_run(server: Server, subject: Producer) -> None:
-    """They are packed a batch at a time, when it holds the last."""
-    row: dict[str, Any] = {}
+    """And the lists in it: they are packed a batch at a time, when it holds the last."""
 
-    def rows() -> Iterator[dict[str, Any]]:
+    @job("sum", queue="mail")
+    async def total(number: list[dict[str, int]]) -> None: ...
+
+    batch: dict[str, Any] = {"number": [{}]}
+
+    def batches() -> Iterator[dict[str, Any]]:
         for number in range(3):
-            row["number"] = number
-            yield row
+            batch["number"][0]["of"] = number
+            yield batch
+            batch["number"][0].clear()
 
-    assert subject.enqueue_many("mail", rows()) == Totals(new=3)
-    assert ready(server) == [0, 1, 2]
+    assert subject.enqueue_many(total, batches()) == Totals(new=3)
+    assert ready(server) == [[{"of": 0}], [{"of": 1}], [{"of": 2}]]
