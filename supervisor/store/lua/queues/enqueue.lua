@@ -59,7 +59,7 @@ end
 -- Whether an id that a caller chose belongs to another run than the one of this `content` and `data`. `claim`: the content that
 -- is remembered for it, empty if a former version wrote it; `known`: the data of the run that has it.
 local function is_taken(claim, content, known, data)
-  if type(claim) == 'string' and claim ~= '' then -- else it is a foreign key
+  if claim and claim ~= '' then
     return claim ~= content
   end
   return known and job_of(known) ~= job_of(data)
@@ -72,6 +72,7 @@ for _, of in ipairs(order) do
   for n, i in ipairs(of.places) do
     local id, data, digit = ARGV[i], ARGV[i + 3], '0'
     local claim = is_remembered and redis.pcall('GET', of.ran[n])
+    claim = type(claim) == 'string' and claim -- a key of another type claims nothing
     local is_new = not known[n] and not seen[id] and not claim
     if is_new and new >= of.room then
       digit = '3'

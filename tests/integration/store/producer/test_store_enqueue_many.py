@@ -297,3 +297,10 @@ def test_a_generator_may_fill_one_mapping_again_for_each_run(server: Server, sub
 
     assert subject.enqueue_many(total, batches()) == Totals(new=3)
     assert ready(server) == [[{"of": 0}], [{"of": 1}], [{"of": 2}]]
+
+
+def test_a_foreign_key_claims_no_id(server: Server, subject: Producer) -> None:
+    """An id that looks as if it had been used would be enqueued by nobody, and told to be there."""
+    server.store().raw.lpush(f"{server.keys.queue('mail').prefix}ran:m-0", "x")
+    assert subject.enqueue_many("mail", numbers(1), run_id=lambda args: f"m-{args['number']}") == Totals(new=1)
+    assert ready(server) == [0]
