@@ -56,7 +56,8 @@ _LAST = frozenset({"token", "pass", "auth", "dsn"})
 _PAIRS = frozenset({("api", "key"), ("private", "key"), ("access", "key"), ("encryption", "key"), ("signing", "key")})
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
-# The first letter of each stands outside of what ignores case: as a set of characters it is found ten times as fast.
+# The first letter of each stands outside of what ignores case, and before what it may not follow: as a set of
+# characters it is found ten times as fast.
 _NAME = (
     r"""[pP](?i:ass(?:word|wd|phrase)|wd|rivate[_-]?key)|[sS](?i:ecret(?:[_-]?key)?|igning[_-]?key)"""
     r"""|[aA](?i:pi[_-]?key|ccess[_-]?key)|[eE](?i:ncryption[_-]?key)"""
@@ -64,8 +65,8 @@ _NAME = (
 _QUOTED = r""""(?:[^"\\]|\\[\s\S])*(?:"|\\?\Z)|'(?:[^'\\]|\\[\s\S])*(?:'|\\?\Z)"""
 _ESCAPED = r"""\\+["'](?:[^"'\\]|\\+[^"'\\])*\\*(?:["']|\Z)"""  # quotes within a text that is quoted itself
 _ASSIGNED = re.compile(
-    rf"""(?:{_NAME}|[tT](?i:oken)|[cC](?i:redentials?)|(?<=_)[pP](?i:ass)|(?<!\w)[aA](?i:uth)"""
-    r"""|(?<=[?&-])[sS](?i:ig(?:nature)?))\s*=\s*"""
+    rf"""(?:{_NAME}|[tT](?i:oken)|[cC](?i:redentials?)|[pP](?<=_.)(?i:ass)|[aA](?<!\w.)(?i:uth)"""
+    r"""|[sS](?<=[?&-].)(?i:ig(?:nature)?))\s*=\s*"""
     rf"""(?P<value>{_QUOTED}|{_ESCAPED}|[^\s&"',;]+)"""
 )
 # As JSON and Python write a mapping: the name in quotes, which an encoder within another one escapes.
@@ -75,10 +76,10 @@ _ENTRY = re.compile(
     r"""|\\"(?:[^"\\]|\\+[^"\\])*\\*(?:"|\Z)|(?!None|null)[^\s"',;:\[\]{}()\\]+)"""
 )
 _HEADER = re.compile(
-    r"""(?<!\w)[aA](?i:uthorization)['"]?\s*[:=]\s*['"]?"""
+    r"""[aA](?<!\w.)(?i:uthorization)['"]?\s*[:=]\s*['"]?"""
     r"""(?P<value>(?:(?i:basic|bearer|digest|token)\s+|[A-Za-z][A-Za-z0-9-]{1,32}\s+(?=[^\s'",]{0,256}\d))?[^\s'",]+)"""
 )
-_BEARER = re.compile(r"(?<!\w)[bB](?i:earer)\s+(?P<value>[A-Za-z0-9._~+/=-]{8,})")
+_BEARER = re.compile(r"[bB](?<!\w.)(?i:earer)\s+(?P<value>[A-Za-z0-9._~+/=-]{8,})")
 # As flags of a command line, also in a list of words: `--db-password x`, `['--token', 'x']`.
 _FLAG = re.compile(
     r"""--(?:[A-Za-z0-9]{1,32}-){0,4}(?i:pass(?:word|wd|phrase)?|pwd|secret(?:-key)?|token|credentials?"""
@@ -91,9 +92,9 @@ _LINE = re.compile(
     r"""(?P<value>"[^"]*(?:"|\Z)|'[^']*(?:'|\Z)|[^\s"',;{}\[\]()]+)"""
 )
 # Headers of HTTP, as they are or as entries of a mapping. A cookie reaches to the end of its line.
-_COOKIE = re.compile(r"""(?<!\w)(?:[sS](?i:et)-)?[cC](?i:ookie)['"]?:\s{0,8}['"]?(?P<value>[^\r\n'"]+)""")
+_COOKIE = re.compile(r"""[cC](?<!\w.)(?i:ookie)['"]?:\s{0,8}['"]?(?P<value>[^\r\n'"]+)""")
 _OWN_HEADER = re.compile(
-    r"""(?<!\w)[xX]-(?:[A-Za-z0-9]{1,32}-){0,4}(?i:key|token|secret|auth|password)['"]?:\s{0,8}['"]?(?P<value>[^\s'",]+)"""
+    r"""[xX](?<!\w.)-(?:[A-Za-z0-9]{1,32}-){0,4}(?i:key|token|secret|auth|password)['"]?:\s{0,8}['"]?(?P<value>[^\s'",]+)"""
 )
 _PRIVATE_KEY = re.compile(
     r"-----BEGIN (?:[A-Z0-9]{1,16} ){0,3}PRIVATE KEY-----(?P<value>(?:[^-]|-(?!----))*)"
