@@ -97,7 +97,7 @@ class ElectionFollower:
         self._observation = Observation.of(
             epoch=view.epoch,
             seq=view.seq,
-            remaining_ms=at.timing.renewal_ms if is_over else view.remaining_ms,
+            remaining_ms=at.timing.renewal_ms if is_over else self._memory.told_ms(view.remaining_ms),
             duration_ms=view.duration_ms or at.timing.duration_ms,
             now_ns=at.now(),
         )

@@ -47,6 +47,8 @@ class ElectionMemory:
         """Redis' time of the last renewal of another's term, as last answered; it may stand still since. 0: none."""
         self.failures = 0  # unanswered questions in a row
         self.skew = Skew()  # of this machine's wall clock
+        self.stepped_until_ns = 0
+        """Redis' clock was set ahead: until then it does not tell how long another's term lasts."""
         self._nonces: deque[str] = deque(maxlen=NONCES_MAX)  # that this replica asked with, the latest last
 
     def asking(self, nonce: str) -> None:
@@ -78,6 +80,9 @@ class ElectionMemory:
         header = self._at.board.header
         answered_ms, broken_ms, held_until_ms = header.answered_ms, self.broken_ms, self.held_until_ms
         sighted_ms = min(answered_ms, self.led_until_ms or answered_ms)
+        duration_ns = (view.duration_ms or self._at.timing.duration_ms) * MILLISECOND_NS
+        if self.answered_ns and (view.now_ms - self._redis_ms()) * MILLISECOND_NS > self._at.timing.margin_ns:
+            self.stepped_until_ns = self._at.now() + duration_ns  # a living holder renews by the new time meanwhile
         header.answered_ms, self.answered_ns, self.broken_ms = view.now_ms, self._at.now(), 0
         silent_ms = min(broken_ms or view.now_ms, view.now_ms)
         self._tell_unreadable(view)
@@ -97,7 +102,7 @@ class ElectionMemory:
             epoch=view.epoch,
             seq=view.seq,
             genesis=view.genesis,
-            duration_ns=(view.duration_ms or self._at.timing.duration_ms) * MILLISECOND_NS,
+            duration_ns=duration_ns,
             is_held=view.holder != "",
             is_ours=is_ours,
             is_renewal=view.code in _RENEWING,
@@ -127,6 +132,10 @@ class ElectionMemory:
             and silent_ms - answered_ms > self._at.timing.duration_ms + self._at.timing.renewal_ms
         ):
             header.lost_until_ms = silent_ms  # another may have led unseen for so long, and its data be lost too
+
+    def told_ms(self, remaining_ms: int) -> int:
+        """Return how long a term lasts yet by Redis' clock; 0: it was set ahead since the term was renewed, perhaps."""
+        return remaining_ms if self._at.now() >= self.stepped_until_ns else 0
 
     def _doubt(self, until_ms: int) -> None:
         """Note that schedules due until then may have run before Redis lost data."""

@@ -60,6 +60,25 @@ def test_a_holder_that_renewed_is_watched_anew() -> None:
     assert follower.step.until_ns == follower.clock.now_ns + 3 * S + SLACK_NS
 
 
+def test_a_step_of_redis_clock_shortens_no_wait() -> None:
+    """It was set ahead since the holder renewed: what seems to be left of the lease, now and at the next look, is less."""
+    follower = standing_by()
+    follower.wait()
+    stepped_ms = follower.clock.right_ms() + 4000
+    follower.answer(view(LeaseCode.DENIED, seq=9, remaining_ms=400, now_ms=stepped_ms))
+    assert isinstance(follower.step, Listen)
+    assert follower.step.until_ns == follower.clock.now_ns + 5 * S + SLACK_NS
+    follower.refuse()
+    follower.wait()
+    follower.answer(view(LeaseCode.VIEW, seq=9, remaining_ms=300, now_ms=follower.clock.right_ms() + 4000))
+    assert isinstance(follower.step, Listen)
+    assert follower.step.until_ns == follower.clock.now_ns + 5 * S + SLACK_NS
+    follower.wait()
+    follower.answer(view(LeaseCode.DENIED, seq=12, remaining_ms=4000, now_ms=follower.clock.right_ms() + 4000))
+    assert isinstance(follower.step, Listen)
+    assert follower.step.until_ns == follower.clock.now_ns + 4 * S + SLACK_NS
+
+
 def test_a_release_is_answered_at_once() -> None:
     """The only candidate waits for nobody."""
     follower = standing_by()
