@@ -3,7 +3,6 @@
 -- schedule is due next.
 -- Includes  limits
 --           live
---           ran
 local REMEMBERED_MS, PURGE_COUNT, HISTORY_KEPT = 86400000, 100, 10000
 local FLOOR_MS = 7776000000 -- 90 days, as a tree of runs is remembered
 
@@ -242,6 +241,19 @@ local function forward(old, new, lines)
     end
   end
   redis.call('HDEL', keys.schedule_live, old)
+end
+
+-- A schedule that was called `former` has a new name: what ran beside the plan is remembered by ids that have the old one.
+local NAMES_MAX, NAMES_MS = 8, 604800000 -- as long as what a backfill enqueued
+local function keep_name(schedule, former)
+  local names, count = {}, 0
+  for name in string.gmatch(former .. '\n' .. former_names(former), '[^\n]+') do
+    if name ~= schedule and count < NAMES_MAX then
+      count = count + 1
+      names[count] = name
+    end
+  end
+  redis.call('SET', keys.ran(schedule .. '@<'), table.concat(names, '\n'), 'PX', NAMES_MS)
 end
 
 -- What a new schedule takes over: from its own former life, or from the one that it was called before. That one stays

@@ -102,6 +102,24 @@ local function followed_by(json)
   end
 end
 
+-- What a schedule was called before, the latest name first, one a line; see keep_name in control.
+local names_of = {}
+local function former_names(schedule)
+  local names = names_of[schedule] or redis.pcall('GET', keys.ran(schedule .. '@<'))
+  names_of[schedule] = type(names) == 'string' and names or ''
+  return names_of[schedule]
+end
+
+-- Whether a run is remembered: also as that of the same time, or with the same key, of a former name of its schedule.
+local function has_run(run)
+  if redis.call('EXISTS', keys.ran(run)) == 1 then return true end
+  local schedule, rest = string.match(run, '^([^@!]+)([@!].*)$')
+  for name in string.gmatch(schedule and former_names(schedule) or '', '[^\n]+') do
+    if redis.call('EXISTS', keys.ran(name .. rest)) == 1 then return true end
+  end
+  return false
+end
+
 -- Let `name`, which follows `schedule`, wait for its turn at this nominal time if the end is one that it asks for. A run
 -- that failed may be requeued and end once more: then it is remembered what was let through.
 local function let_follow(name, schedule, nominal, outcome)

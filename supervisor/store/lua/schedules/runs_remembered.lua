@@ -2,7 +2,7 @@
 --
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  ids...         run ids, at most 1000
--- Includes  ran
+-- Includes  live
 --
 -- Returns  one digit for each: 1 remembered
 local reply = {}
