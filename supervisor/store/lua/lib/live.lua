@@ -127,14 +127,14 @@ local function let_follow(name, schedule, nominal, outcome)
   local definition = string.match(redis.call('HGET', keys.schedule_def, name) or '', '^%d+\n%x+\n[^\n]*\n(.*)$')
   local followed, asked = followed_by(definition)
   if followed ~= schedule or asked ~= outcome and asked ~= 'any' then return end
-  local now, memory = now_ms(), keys.ran(name .. '@' .. nominal)
+  local now, run = now_ms(), name .. '@' .. nominal
   local paused = redis.call('HGET', keys.schedule_paused, name)
   local ends = tonumber(string.match(paused or '', '"until_ms":(%d+)') or '')
   local is_skipped = paused and (not ends or ends > now) and cjson.decode(definition)['on_resume'] ~= 'catchup'
   local state = redis.call('HGET', keys.schedule_state, name) or ''
   local numbers = counters(state)
   local floor = tonumber(redis.pcall('GET', keys.ran(name .. '@'))) or 0 -- see keep_floor in control
-  if is_skipped or numbers[11] > 0 or tonumber(nominal) <= floor or redis.call('EXISTS', memory) == 1 then return end
+  if is_skipped or numbers[11] > 0 or tonumber(nominal) <= floor or has_run(run) then return end
   if numbers[8] >= waiting_max then
     numbers[5] = numbers[5] + 1
   else
@@ -143,7 +143,7 @@ local function let_follow(name, schedule, nominal, outcome)
   end
   redis.call('HSET', keys.schedule_state, name, with_counters(state, numbers))
   if outcome == 'failed' then
-    redis.call('SET', memory, whole(now), 'PX', memory_ms)
+    redis.call('SET', keys.ran(run), whole(now), 'PX', memory_ms)
   end
   evaluate(name, 'ended', now)
 end

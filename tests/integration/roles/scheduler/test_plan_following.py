@@ -127,6 +127,21 @@ def test_a_run_that_fails_again_after_a_requeue_makes_nothing_due_a_second_time(
         assert plan.fired("b") == [10]
 
 
+def test_a_renamed_follower_does_not_repeat_what_a_failure_made_due() -> None:
+    """The dead run is requeued after the deploy that renamed the follower, and ends once more."""
+    with planned(every(10, overlap="allow", max_runs=1)) as plan:
+        plan.upsert(after(outcome="any"))
+        plan.until(15)
+        plan.finish(outcome=Outcome.DEAD)
+        for former, name in (("b", "c"), ("c", "d")):
+            plan.upsert(after(name=name, outcome="any", renamed_from=former))
+        plan.run(QueueControl(plan.keys).requeue("default", [run_of(10)]))
+        plan.fetch()
+        plan.end(run_of(10))
+        plan.advance(5)
+        assert (plan.fired("b"), plan.fired("c"), plan.fired("d")) == ([10], [], [])
+
+
 @pytest.mark.parametrize(("on_resume", "made_up"), [("skip", []), ("catchup", [10])])
 def test_ends_while_a_follower_is_paused_are_made_up_for_if_it_asks(on_resume: str, made_up: list[int]) -> None:
     """As with due times of its own."""
