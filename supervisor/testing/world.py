@@ -16,7 +16,7 @@ Does not guarantee
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from heapq import heappop, heappush
 from itertools import count
 from random import Random
@@ -74,13 +74,6 @@ class Network:
         )
 
 
-@dataclass(order=True)
-class _Happening:
-    at_ns: int
-    number: int
-    act: Callable[[], None] = field(compare=False)
-
-
 class World:
     """True time, the server, the network, and future events."""
 
@@ -95,7 +88,7 @@ class World:
         self.is_server_up = True
         self.history: list[Told] = []
         self.on_executed: list[Callable[[], None]] = []
-        self._queue: list[_Happening] = []
+        self._queue: list[tuple[int, int, Callable[[], None]]] = []  # when, its number, what happens
         self._numbers = count()
         server.now_ns = lambda: self.now_ns
 
@@ -109,14 +102,13 @@ class World:
 
     def after(self, delay_ns: int, act: Callable[[], None]) -> None:
         """Let ``act`` happen ``delay_ns`` from now."""
-        heappush(self._queue, _Happening(self.now_ns + max(0, delay_ns), next(self._numbers), act))
+        heappush(self._queue, (self.now_ns + max(0, delay_ns), next(self._numbers), act))
 
     def run_until(self, at_ns: int) -> None:
         """Let everything happen that is due until ``at_ns``, in order."""
-        while self._queue and self._queue[0].at_ns <= at_ns:
-            happening = heappop(self._queue)
-            self.now_ns = happening.at_ns
-            happening.act()
+        while self._queue and self._queue[0][0] <= at_ns:
+            self.now_ns, _, act = heappop(self._queue)
+            act()
         self.now_ns = max(self.now_ns, at_ns)
 
     def tell(self, who: str, event: str, **fields: Any) -> None:
