@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 import fakeredis
 from fakeredis import _helpers
+from fakeredis._socket._resp import convert_to_resp2
 from lupa import lua51  # type: ignore[import-untyped]
 from redis.exceptions import ResponseError
 
@@ -28,11 +29,13 @@ from supervisor.core.effects import Call
 from supervisor.store.client.replies import fenced, translate
 from supervisor.store.client.sync_client import Store
 from supervisor.store.scripts import Script, script
+from supervisor.testing.commands import execute
 
 T = TypeVar("T")
 Values = dict[bytes, Any]
 """The database of fakeredis: name to item."""
 
+_FLAT = {bytes, int, type(None)}  # what a reply may hold to be a table of Lua as it is
 _CHECKED: set[str] = set()  # scripts that ran once with fakeredis' own checks
 
 # Puts KEYS and ARGV in place, runs the script and spreads a flat reply, so that it crosses to Python in one step.
@@ -145,17 +148,23 @@ class _Interpreter:
             raise _helpers.SimpleError(f"ERR {error}") from error
         finally:
             socket._script_resp = None
+            socket._subkey_events = []  # nobody hears of the fields that changed
         if is_flat:
             return [int(value) if isinstance(value, float) else value for value in reply]
         return _plain(socket._convert_lua_result(reply[0], nested=False))
 
     def _call(self, name: bytes, *args: Any) -> Any:
         socket = self._socket
-        if name == b"PUBSUB":
-            name, args = b"PUBSUB " + args[0], args[1:]  # fakeredis knows each of its subcommands as a command
-        function, signature = socket._name_to_func(name.decode().lower())
-        result = socket._run_command(function, signature, [_encoded(value) for value in args], True)  # noqa: FBT003 - positional there
-        return socket._convert_redis_result(self._lua, result)
+        try:
+            result = execute(socket, name, [each if type(each) is bytes else _encoded(each) for each in args])
+        except _helpers.SimpleError as refused:
+            result = refused
+        kind = type(result)
+        if kind is bytes or kind is int:
+            return result
+        if kind is list and _FLAT.issuperset(map(type, result)):
+            return self._table([False if each is None else each for each in result])
+        return socket._convert_redis_result(self._lua, convert_to_resp2(result))
 
     def _pcall(self, name: bytes, *args: Any) -> Any:
         try:
