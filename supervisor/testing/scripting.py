@@ -29,6 +29,7 @@ from supervisor.core.effects import Call
 from supervisor.store.client.replies import fenced, translate
 from supervisor.store.client.sync_client import Store
 from supervisor.store.scripts import Script, script
+from supervisor.store.wire.codec import text
 from supervisor.testing.commands import execute
 
 T = TypeVar("T")
@@ -79,6 +80,14 @@ class QuickStore(Store):
         """Return the fields of the hash ``key``, without sending a command."""
         item = self._socket._db._dict.get(key.encode())
         return dict(item.value._values) if item is not None else {}
+
+    def entries(self, stream: str, after: tuple[int, int]) -> list[tuple[str, dict[str, str]]]:
+        """Return the entries of ``stream`` after the id ``after``, without sending a command."""
+        with self.server.lock:
+            found = execute(self._socket, b"XRANGE", [stream.encode(), "({}-{}".format(*after).encode(), b"+"])
+        return [
+            (text(at), dict(zip(map(text, fields[::2]), map(text, fields[1::2]), strict=True))) for at, fields in found
+        ]
 
     def copy(self) -> Values:
         """Return a copy of all data."""

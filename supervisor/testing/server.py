@@ -126,10 +126,8 @@ class Server:
 
     def entries_after(self, stream: str, last_id: str) -> list[tuple[str, dict[str, str]]]:
         """Return the entries of ``stream`` after ``last_id``."""
-        if self.store.newest(stream) <= _order(last_id):
-            return []
-        entries: Any = self.store.raw.xrange(stream, f"({last_id}", "+")
-        return [(_text(at), {_text(k): _text(v) for k, v in fields.items()}) for at, fields in entries]
+        after = _order(last_id)
+        return self.store.entries(stream, after) if self.store.newest(stream) > after else []
 
     def empty(self) -> None:
         """Lose every key."""
@@ -164,26 +162,19 @@ class Server:
 
     def _read_events(self) -> None:
         self._newest_event = self.store.newest(self.keys.events)
-        after = f"({self._events[-1][0]}" if self._events else "-"
-        entries: Any = self.store.raw.xrange(self.keys.events, after, "+")
-        new = [(_text(at), {_text(k): _text(v) for k, v in fields.items()}) for at, fields in entries]
+        new = self.store.entries(self.keys.events, _order(self._events[-1][0]) if self._events else NOTHING)
         self._events += new
         new = [(at, fields) for at, fields in new if fields.get("who")]  # written by a script
         self.granted += [int(fields["epoch"]) for _, fields in new if fields["kind"] == "acquired"]
 
     def _keep_decisions(self) -> None:
-        after = "({}-{}".format(*self._newest_decision) if any(self._newest_decision) else "-"
-        entries: Any = self.store.raw.xrange(self.keys.schedule_log, after, "+")
+        entries = self.store.entries(self.keys.schedule_log, self._newest_decision)
         self._newest_decision = self.store.newest(self.keys.schedule_log)
-        lines = [line for _, fields in entries for line in _text(fields.get(b"r", b"")).splitlines()]
+        lines = [line for _, fields in entries for line in fields.get("r", "").splitlines()]
         log = [entry for line in lines if (entry := LogEntry.parse(line)) is not None]
         self.decisions += log
         self.terms += [self._standing_epoch()] * len(log)
         self.moments_ns += [self.now_ns()] * len(log)
-
-
-def _text(value: Any) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
 def _order(event_id: str) -> tuple[int, int]:
