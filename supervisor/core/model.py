@@ -18,6 +18,7 @@ FIRE_BATCH_MAX = 250
 # Checked where JSON is read: whatever lies in Redis, these can be counted with.
 Whole = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
 Seconds = Annotated[float, msgspec.Meta(ge=0, le=4e9)]
+Word = Annotated[str, msgspec.Meta(pattern=r"^\S*\Z")]  # acknowledgements have it between spaces
 PRIORITIES = {"high": 0, "normal": 1, "low": 2}
 RunKey = tuple[str, str]
 """Queue and id of a run: an id names one run of its queue, and says nothing of other queues."""
@@ -109,7 +110,7 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     template: Template
     enqueued_ms: Whole = 0  # wall clock of the producer, for people
-    schedule: str | None = None
+    schedule: Word | None = None
     nominal_ms: Whole | None = None  # when the schedule says it was due
     cause: str = ""  # empty: a scheduled or bare run; else initial, manual, backfill, buffered, after, child
     not_after_ms: Whole | None = None  # a worker must not start it later than this: it then ends expired

@@ -8,7 +8,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from supervisor.core.model import Kind
+import pytest
+
+from supervisor.core.model import Envelope, Kind
 from supervisor.store.queues.runs import Queues
 from tenure import job
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
@@ -33,7 +35,7 @@ CHARGES = [
 DUE = ["-inf", "-1", "0", "1.5"]
 _NUMBERS = [b"0", b"-1", b"1e308", b"-1e308", b"9" * 400, b"18446744073709551616", b"1.5", b"null", b'""', b"true"]
 _DEEP = [b"[" * 3000 + b"]" * 3000, b'{"a":' * 3000 + b"1" + b"}" * 3000, b"[" * 940 + b"]" * 940]
-_VALUES = [*_DEEP, b"{}", b'"\\ud800"', b'"\xff"', b"NaN", *_NUMBERS]
+_VALUES = [*_DEEP, b"{}", b'"two words"', b'"\\ud800"', b'"\xff"', b"NaN", *_NUMBERS]
 _VALUE = re.compile(rb'(?<=:)("(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?|true|false|null)')
 
 
@@ -86,3 +88,17 @@ async def test_a_pool_survives_any_envelope(shop: WorkerKit) -> None:
         assert pool._runs.fault is None
         counts = lambda: shop.store.run(Queues(shop.server.keys).counts("default"))  # noqa: E731 - one expression
         await until(lambda: counts().ready_total == 0 and counts().running == 0, what="the end of all runs")
+
+
+@pytest.mark.parametrize("schedule", ["two words", "line\n", " ", "\0 1"])
+async def test_a_schedule_that_no_acknowledgement_can_name_ends_its_own_run(shop: WorkerKit, schedule: str) -> None:
+    """Redis refused the turn that acknowledged it, for ever, and with it all other ends of its process."""
+
+    @job("plain")
+    async def take() -> None: ...
+
+    run_id = shop.put(Envelope(id="m0", template=shop.registry.get("plain").template({}), schedule=schedule))
+    innocent = shop.enqueue("plain")
+    async with shop.worker():
+        await until(lambda: shop.state(innocent) == "finished", what="the run beside it")
+        await until(lambda: shop.state(run_id) == "dead", what="its own end")
