@@ -7,7 +7,7 @@ Guarantees
     A job that raises anything at all, SystemExit included, ends its own run and nothing else.
     More than one run is here only while jobs are over at once (polling/poll.py). When one is not, or is not known
     to be, runs behind it go back to the head of its queue, and runs that ended before it are acknowledged:
-    before it starts, or by its timer while it runs.
+    before it starts, or by its timer while it runs. None starts before Redis has answered a turn that asked for runs.
 
 Does not guarantee
     A beat while a job runs: the deadline on the scoreboard replaces it.
@@ -112,7 +112,7 @@ class SyncPool:
                 break
             if self._ready and (must_stop or not self._runtime.may_start()):
                 self._give_back_ready()
-            elif self._ready:
+            elif self._ready and not self._polls.is_open:
                 self._next()
             elif self._polls.has_work or self._clock.elapsed_ns() >= self._look_at_ns:
                 self._turn()
@@ -214,15 +214,16 @@ class SyncPool:
 
     def _next(self) -> None:
         """Run the first of the runs here, unless it cannot be."""
+        is_fast = self._pace.is_fast(self._ready[0].envelope.template.job)
+        if is_fast and self._polls.waiting and self._clock.elapsed_ns() - self._owed_since_ns >= PATIENCE_NS:
+            self._turn()
+            if self._polls.is_open:
+                return
         prepared = self._executor.prepare(self._ready.popleft())
         if isinstance(prepared, Ack):
             self._owe(prepared)
             return
-        is_fast = self._pace.is_fast(prepared.spec.name)
-        if is_fast:
-            if self._polls.waiting and self._clock.elapsed_ns() - self._owed_since_ns >= PATIENCE_NS:
-                self._turn()
-        else:
+        if not is_fast:
             self._clear_the_way()
             if self._must_stop():
                 self._owe(self._executor.refusals.give_back(prepared.fetched))

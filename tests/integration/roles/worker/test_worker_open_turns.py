@@ -1,0 +1,79 @@
+"""Turns of a sync worker that Redis answers late, while runs that were fetched before wait to begin."""
+
+from __future__ import annotations
+
+import os
+import signal
+
+import pytest
+
+from supervisor.core.model import Kind
+from supervisor.roles.worker.pools.sync_pool import SyncPool
+from supervisor.store.wire.poll import Ack
+from tenure import job
+from tests.integration.roles.worker.forked import fork
+from tests.integration.roles.worker.signalled import no_alarm
+from tests.integration.roles.worker.worker_fixture import FaultySync, WorkerKit
+from tests.kit.servers import wait_until
+
+COUNT = 60
+
+
+class Hasty(SyncPool):
+    """Hands in each end before the next run begins, and notes when a job was relieved."""
+
+    is_relieved = False
+
+    def _owe(self, ack: Ack) -> None:
+        super()._owe(ack)
+        self._owed_since_ns = 0
+
+    def _relieve(self) -> float | None:
+        again_s = super()._relieve()
+        self.is_relieved = True
+        return again_s
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+@pytest.mark.parametrize("fault", ["lose", "refuse"])
+def test_a_turn_that_is_answered_late_brings_no_run_that_nobody_executes(
+    sync_shop: WorkerKit, fault: str, *, is_known: bool
+) -> None:
+    """A job that began meanwhile and turned slow dropped its runs by its relief; another kept them behind it."""
+    ready = sync_shop.server.keys.queue("default").ready(Kind.SYNC, 1)
+    slow: list[int] = []
+    store: FaultySync
+    worker: Hasty
+
+    @job("moody")
+    def moody(number: int) -> None:
+        if not store.faults or slow:
+            return
+        slow.append(number)
+        if is_known:
+            worker.is_relieved = False
+            wait_until(lambda: worker.is_relieved or not worker._pace.is_fast("moody"), what="the relief", bound_s=20)
+        with no_alarm():
+            assert sync_shop.store.raw.llen(ready) == COUNT - number - 1, "all others wait where anybody may take them"
+
+    def fails_once(script: str) -> str:
+        if script == "ring" and sync_shop.store.raw.llen(ready) == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+        is_between = script == "turn" and 0 < len(worker._ready) < worker._pace.want
+        if store.faults or not is_between:
+            return ""
+        if not is_known:
+            worker._pace._jobs.clear()
+        return fault
+
+    def main() -> int:
+        nonlocal store, worker
+        store = FaultySync(sync_shop.server.store(), fails_once)
+        worker = Hasty(sync_shop.runtime(), store)  # type: ignore[arg-type]
+        return worker.run()
+
+    ids = [sync_shop.enqueue("moody", number=number) for number in range(COUNT)]
+    found = fork(sync_shop, main=main).report()
+
+    assert found.history == [(run_id, "ok", 1) for run_id in ids], found.errors
+    assert found.fsck == []
