@@ -256,7 +256,8 @@ class SyncPool:
         executor.begin(execution)
         self._presence.started(key, execution.hard_ns, execution.started_ns)
         log_as(execution, self._runtime.outputs)
-        relief = Relief(execution.started_ns + PATIENCE_NS, self._relieve) if is_fast else None
+        has_others = is_fast or self._polls.has_work  # behind it, or before it where Redis did not answer
+        relief = Relief(execution.started_ns + PATIENCE_NS, self._relieve) if has_others else None
         try:
             value = self._interrupts.job(
                 execution.function, execution.arguments, run=execution, soft_ns=execution.soft_ns, relief=relief

@@ -20,13 +20,18 @@ COUNT = 60
 
 
 class Hasty(SyncPool):
-    """Hands in each end before the next run begins, and notes when a job was relieved."""
+    """Hands in each end before the next run begins, and notes when it clears the way, and when a job was relieved."""
 
-    is_relieved = False
+    is_clearing = is_relieved = False
 
     def _owe(self, ack: Ack) -> None:
         super()._owe(ack)
         self._owed_since_ns = 0
+
+    def _clear_the_way(self) -> None:
+        self.is_clearing = True
+        super()._clear_the_way()
+        self.is_clearing = False
 
     def _relieve(self) -> float | None:
         again_s = super()._relieve()
@@ -65,6 +70,44 @@ def test_a_turn_that_is_answered_late_brings_no_run_that_nobody_executes(
         if not is_known:
             worker._pace._jobs.clear()
         return fault
+
+    def main() -> int:
+        nonlocal store, worker
+        store = FaultySync(sync_shop.server.store(), fails_once)
+        worker = Hasty(sync_shop.runtime(), store)  # type: ignore[arg-type]
+        return worker.run()
+
+    ids = [sync_shop.enqueue("moody", number=number) for number in range(COUNT)]
+    found = fork(sync_shop, main=main).report()
+
+    assert found.history == [(run_id, "ok", 1) for run_id in ids], found.errors
+    assert found.fsck == []
+
+
+@pytest.mark.parametrize("fault", ["lose", "refuse"])
+def test_what_could_not_go_back_before_a_long_job_goes_back_while_it_runs(sync_shop: WorkerKit, fault: str) -> None:
+    """It waited for the end of the job, and so did what had ended before it."""
+    ready = sync_shop.server.keys.queue("default").ready(Kind.SYNC, 1)
+    slow: list[int] = []
+    store: FaultySync
+    worker: Hasty
+
+    @job("moody")
+    def moody(number: int) -> None:
+        if store.faults and not slow:
+            slow.append(number)
+            wait_until(lambda: worker.is_relieved, what="the relief", bound_s=20)
+            with no_alarm():
+                assert (len(sync_shop.history()), sync_shop.store.raw.llen(ready)) == (number, COUNT - number - 1)
+        elif number >= COUNT // 2 and not slow:
+            worker._pace._jobs.clear()  # as if the next one was of another job
+            worker.is_relieved = False
+
+    def fails_once(script: str) -> str:
+        if script == "ring" and sync_shop.store.raw.llen(ready) == 0:
+            os.kill(os.getpid(), signal.SIGTERM)
+        is_due = script == "turn" and worker.is_clearing and not worker._pace.is_fast("moody")
+        return fault if is_due and not store.faults and len(sync_shop.history()) >= COUNT // 3 else ""
 
     def main() -> int:
         nonlocal store, worker
