@@ -33,6 +33,7 @@ from supervisor.process.system.reaper import Ended
 
 RECLAIM_WAIT_NS = 2 * SECOND_NS  # how long a worker's successor waits for the agent to read whom to blame
 IDLE_RECLAIM_WAIT_NS = SECOND_NS // 4  # the same where the in-flight table names no run
+RETIREMENT_NS_MIN = SECOND_NS  # `grace: 0s` is for a stop of the tree; one that retires has acknowledgements to send
 _EX_OSERR = 71
 _CLEAN_WHEN_ASKED = {0, 75, -Signals.SIGTERM}  # by SIGTERM: it was told before it had anything to drain
 _NOTHING_TO_LOSE = frozenset({Group.WEB, Group.SCHEDULER})  # a scheduler fires in one step, or not at all
@@ -317,6 +318,6 @@ def plant(
 def _policy(boot_timeout_s: float, limits: ParentLimits) -> SlotPolicy:
     return SlotPolicy(
         boot_timeout_ns=int(boot_timeout_s * SECOND_NS),
-        grace_ns=limits.grace_ns,
+        grace_ns=max(limits.grace_ns, RETIREMENT_NS_MIN),
         backoff_max_ns=int(limits.backoff_max_s * SECOND_NS),
     )

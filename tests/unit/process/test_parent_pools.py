@@ -17,6 +17,7 @@ from supervisor.core.supervision.slot import Cause, Group
 from supervisor.core.supervision.states import SlotState, Verb
 from supervisor.core.units import SECOND_NS
 from supervisor.process.reloading import Reloading
+from supervisor.process.slots import ParentLimits
 from supervisor.process.system.systemd import Notifier
 from tests.unit.process.fake_kernel import GOOD, START_NS, Manner, SimulatedParent, make_world
 
@@ -24,8 +25,10 @@ SLOTS = (("agent", Group.AGENT), ("scheduler", Group.SCHEDULER), ("web", Group.W
 Manners = Callable[[str, int], Manner]
 
 
-def world_of(manners: Manners = lambda _name, _generation: GOOD, **pools: int) -> SimulatedParent:
-    return make_world(manners, slots=SLOTS, pools=pools or {"io": 1})
+def world_of(
+    manners: Manners = lambda _name, _generation: GOOD, *, grace_s: float = 20.0, **pools: int
+) -> SimulatedParent:
+    return make_world(manners, slots=SLOTS, pools=pools or {"io": 1}, limits=ParentLimits(grace_s=grace_s))
 
 
 def run_until(world: SimulatedParent, stop_s: float) -> int:
@@ -106,9 +109,10 @@ def test_an_agent_that_dies_in_the_middle_of_a_replacement_changes_nothing() -> 
     assert len(world.said("replacement_done")) == 1
 
 
-def test_a_retired_worker_may_finish_a_run_of_an_hour() -> None:
+@pytest.mark.parametrize("grace_s", [20.0, 0.0])
+def test_a_retired_worker_may_finish_a_run_of_an_hour(grace_s: float) -> None:
     """A replacement has no hurry: the run has a deadline of its own, and the grace counts from its end."""
-    world = world_of(lambda name, _: replace(GOOD, term_s=3600.0) if name == "worker-io-0" else GOOD)
+    world = world_of(lambda name, _: replace(GOOD, term_s=3600.0) if name == "worker-io-0" else GOOD, grace_s=grace_s)
     world.kernel.deadline_words["worker-io-0"] = START_NS + 3700 * SECOND_NS
     world.ask(3, "worker-io-0", Verb.RECYCLE, "worker-io-0", 1)
     assert run_until(world, 3650) == 0
