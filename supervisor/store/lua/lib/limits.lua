@@ -223,6 +223,11 @@ local function ask_to_yield(key, wanted)
   end
 end
 
+-- Whether a run is known to be the newest with its key: once that one has ended, none of those that are left is.
+local function is_newest(queue, id, of)
+  return redis.pcall('HGET', keys.limit_newest, of.concurrency) == queue .. ' ' .. id
+end
+
 -- A run that may begin replaces older ones with its key, if it is of that sort: also while no worker is free to take it.
 local function replace_older(queue, id, data)
   local header = header_of(data)

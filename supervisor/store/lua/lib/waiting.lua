@@ -134,7 +134,7 @@ local function wake(queue)
         redis.call('LPOP', wait)
         supersede(queue, id, data)
       elseif max and held >= max then
-        if of.is_replacing then
+        if of.is_replacing and (max > 1 or is_newest(queue, id, of)) then
           ask_to_yield(key, redis.call('LLEN', wait))
         end
         redis.call('SREM', keys.woken(queue), key) -- the end of a holder will tell again

@@ -22,6 +22,7 @@
 -- Deferred  admit
 --           ask_to_yield
 --           is_early
+--           is_newest
 --           line_of
 --           live
 --           replace_older

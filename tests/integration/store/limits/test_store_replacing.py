@@ -274,3 +274,27 @@ def test_a_newer_one_that_a_person_hastens_replaces(world: StoreCalls, *, is_exe
     wanted = ("asked", "blocked") if is_executed else ("replaced", "running")
     assert (place(world, "old"), place(world, "new")) == wanted
     assert world.fsck() == []
+
+
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_once_the_newest_has_ended_nobody_gives_way_to_an_older_one(world: StoreCalls, *, is_cancelled: bool) -> None:
+    """Those that are left come to the head of their lists in any order: the one that runs may be newer."""
+    control = QueueControl(world.keys)
+    world.open(S)
+    world.enqueue(run("put-off"))
+    world.fetch(S)
+    world.turn(
+        S, acks=[Ack(run_id="put-off", queue="default", attempt=1, outcome=Outcome.GIVEBACK, retry_delay_ms=5000)]
+    )
+    world.enqueue(run("old", priority=2), run("new"), run("newest", priority=0))
+    if is_cancelled:
+        world.run(control.cancel([("", "newest")], by="tests"))
+    else:
+        assert world.fetch(S, want=1) == ["newest"]
+        world.turn(S, acks=[ended("newest", Outcome.OK)])
+    assert (world.fetch(S), asked(world), place(world, "old")) == (["new"], [], "blocked")
+    world.run(control.cancel([("", "put-off")], by="tests"))  # whoever waits is looked at again
+    assert (world.fetch(S), asked(world)) == ([], [])
+    world.turn(S, acks=[ended("new", Outcome.OK)])
+    assert world.fetch(S) == ["old"]
+    assert world.fsck() == []
