@@ -36,6 +36,7 @@ from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.supervision.scoreboard import RedisEndpoint
 from supervisor.core.units import SECOND_NS
 from supervisor.settings.sections.redis_url import RedisUrl, Topology, join_address
+from supervisor.store.client import threads
 from supervisor.store.routing.sentinel_watch import SentinelWatch
 from supervisor.store.routing.topology import (
     Claim,
@@ -249,7 +250,10 @@ class Resolver:
             def work(address: str = address) -> None:
                 answers.put((address, self._attempt(ask, address, bound_s, is_sentinel=is_sentinel)))
 
-            threading.Thread(target=work, name="resolver", daemon=True).start()
+            try:
+                threads.start(work, "resolver")
+            except OSError as error:
+                answers.put((address, DiscoveryFailure(address, str(error))))
         silent = set(addresses)
         claims: list[Claim] = []
         failures: list[DiscoveryFailure] = []

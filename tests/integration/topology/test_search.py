@@ -162,6 +162,29 @@ def test_sentinels_that_vanish_disturb_nobody_who_has_a_master(servers: Servers)
     store.close()
 
 
+def test_without_a_thread_a_check_stays_and_a_search_is_told_why(
+    servers: Servers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job may take all that the machine gives; the process that asks must not end by it."""
+    clock = ShiftedClock()
+    master = servers.master()
+    store = connect("sentinel", servers.sentinel(master), clock=clock)
+    store.ping()
+    start = threading.Thread.start
+
+    def refused(thread: threading.Thread) -> None:
+        if thread.name.startswith("resolver"):
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refused)
+    clock.advance(CHECK_PERIOD_S)
+    store.ping()
+    store.close()
+    with pytest.raises(StoreUnavailableError, match="no thread"):
+        connect("sentinel", servers.sentinel(master)).ping()
+
+
 def test_a_check_goes_over_to_a_newer_master_and_asks_it_first(servers: Servers) -> None:
     """Without an error: the old one still answers."""
     clock = ShiftedClock()
