@@ -286,12 +286,12 @@ def test_once_the_newest_has_ended_nobody_gives_way_to_an_older_one(world: Store
     world.turn(
         S, acks=[Ack(run_id="put-off", queue="default", attempt=1, outcome=Outcome.GIVEBACK, retry_delay_ms=5000)]
     )
-    world.enqueue(run("old", priority=2), run("new"), run("newest", priority=0))
+    world.enqueue(run("old", priority=2), run("new"), run("newest", queue="other"))
     if is_cancelled:
         world.run(control.cancel([("", "newest")], by="tests"))
     else:
-        assert world.fetch(S, want=1) == ["newest"]
-        world.turn(S, acks=[ended("newest", Outcome.OK)])
+        assert world.fetch(S, queues=["other"]) == ["newest"]
+        world.turn(S, acks=[msgspec.structs.replace(ended("newest", Outcome.OK), queue="other")])
     assert (world.fetch(S), asked(world), place(world, "old")) == (["new"], [], "blocked")
     world.run(control.cancel([("", "put-off")], by="tests"))  # whoever waits is looked at again
     assert (world.fetch(S), asked(world)) == ([], [])
