@@ -135,6 +135,9 @@ class JobSpec:
             return msgspec.convert(given, self.arguments, strict=False, dec_hook=read_model)
         except (msgspec.ValidationError, RecursionError) as error:
             raise ArgumentsError(f"job {self.name}{self.signature}: {in_words(self.arguments, str(error))}") from None
+        except Exception as error:  # of a validator, of __post_init__: whatever it raises, the value was not accepted
+            raised = f"the code of its types raised {type(error).__name__}"
+            raise ArgumentsError(f"job {self.name}{self.signature}: {raised}") from error
 
     def admit(self, args: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return ``args`` as they travel: pydantic models as JSON values, everything else as it is.

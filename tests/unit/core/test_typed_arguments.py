@@ -12,7 +12,7 @@ from uuid import UUID
 
 import msgspec
 import pytest
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel, SecretStr, field_validator
 
 from supervisor.core.errors import ArgumentsError
 from supervisor.core.jobs import registry as jobs
@@ -139,3 +139,46 @@ def test_a_model_beside_another_type_is_refused_at_import() -> None:
     """No reader could tell which of the two a JSON value is."""
     with pytest.raises(ValueError, match=r"custom type may not contain any additional types"):
         registered(Item | int)
+
+
+@dataclass
+class Broken:
+    street: str
+
+    def __post_init__(self) -> None:
+        raise KeyError(self.street)
+
+
+class Heavy(msgspec.Struct):
+    grams: int
+
+    def __post_init__(self) -> None:
+        raise OSError(f"no scales for {self.grams}")
+
+
+class Nosy(BaseModel):
+    name: str
+
+    @field_validator("name", mode="before")
+    @classmethod
+    def _strip(cls, value: Any) -> Any:
+        return value.strip()
+
+
+@pytest.mark.parametrize(
+    ("hint", "value", "error"),
+    [
+        (Broken, {"street": "7531"}, "KeyError"),
+        (Heavy, {"grams": 7531}, "OSError"),
+        (list[Nosy], [{"name": 7531}], "AttributeError"),
+    ],
+)
+def test_a_value_at_which_the_code_of_its_type_breaks_is_refused_like_any_other(
+    hint: Any, value: Any, error: str
+) -> None:
+    """Whatever that raises. At the worker it ended the process, which took it for an error of its own."""
+    spec = registered(hint)
+    for read in (spec.check, spec.template):
+        with pytest.raises(ArgumentsError, match=error) as refused:
+            read({"value": value})
+        assert "7531" not in str(refused.value), "a value may be a secret"

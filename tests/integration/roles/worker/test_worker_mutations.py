@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, field_validator
 
-from supervisor.core.model import Envelope, Kind
+from supervisor.core.model import Envelope, Kind, Template
 from supervisor.store.queues.runs import Queues
 from tenure import job
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
@@ -98,6 +99,32 @@ async def test_a_schedule_that_no_acknowledgement_can_name_ends_its_own_run(shop
     async def take() -> None: ...
 
     run_id = shop.put(Envelope(id="m0", template=shop.registry.get("plain").template({}), schedule=schedule))
+    innocent = shop.enqueue("plain")
+    async with shop.worker():
+        await until(lambda: shop.state(innocent) == "finished", what="the run beside it")
+        await until(lambda: shop.state(run_id) == "dead", what="its own end")
+
+
+class Customer(BaseModel):
+    name: str
+
+    @field_validator("name", mode="before")
+    @classmethod
+    def _strip(cls, value: Any) -> Any:
+        return value.strip()
+
+
+async def test_a_value_at_which_the_code_of_its_type_breaks_ends_its_own_run(shop: WorkerKit) -> None:
+    """An AttributeError of a validator, which only reckoned with texts, was ours: it ended the process of fifty runs."""
+
+    @job("greet")
+    async def greet(customer: Customer) -> None: ...
+
+    @job("plain")
+    async def take() -> None: ...
+
+    args = {"customer": {"name": 5}}
+    run_id = shop.put(Envelope(id="m0", template=Template(job="greet", kind=Kind.ASYNC, args=args)))
     innocent = shop.enqueue("plain")
     async with shop.worker():
         await until(lambda: shop.state(innocent) == "finished", what="the run beside it")
