@@ -2,12 +2,13 @@
 
 Guarantees
     Every queue lies in the same Redis, or it is a problem that names both places: one tree has one Redis.
+    Text from the network does not say where it is: whoever has the Redis decides what runs, and is sent its password.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 from urllib.parse import quote
 
@@ -87,17 +88,18 @@ def _check_backend(entry: Node, path: Path, known: str, kind: str, report: Impor
         report.remark(backend, (*path, "backend"), text)
 
 
-def read_redis(entries: dict[str, Node], report: ImportReport) -> Node | None:
+def read_redis(entries: dict[str, Node], is_remote: Callable[[Node], bool], report: ImportReport) -> Node | None:
     """Return the native ``redis`` that all queues agree on; None without a host."""
     described = [(name, entry) for name, entry in entries.items() if _place(entry)]
     if not described:
         return None
+    before = len(report.problems)
     first_name, first = described[0]
-    for name, entry in described[1:]:
+    for name, entry in described:
+        _refuse_remote(name, entry, is_remote, report)
         _compare(first_name, first, name, entry, report)
     for name, entry in entries.items():
         _unused(name, entry, report)
-    before = len(report.problems)
     found = _settings(first_name, first, report)
     return found if len(report.problems) == before else None
 
@@ -109,6 +111,15 @@ def _place(entry: Node) -> dict[str, Any]:
     if found:
         found = {"host": "localhost", "port": 6379, "db": 0, "ssl": False, **found}
     return found
+
+
+def _refuse_remote(name: str, entry: Node, is_remote: Callable[[Node], bool], report: ImportReport) -> None:
+    for key in (*_PLACE, *_TLS):
+        node = entry.child(key)
+        if node is not None and is_remote(node):
+            message = "came over the network, which may choose no Redis: what runs is decided there"
+            remedy = "write it into a local file, set redis.url, or pin the import with sha256"
+            report.problem(node, ("QUEUES", name, key), message, remedy)
 
 
 def _compare(first_name: str, first: Node, name: str, entry: Node, report: ImportReport) -> None:

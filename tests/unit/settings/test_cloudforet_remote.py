@@ -13,9 +13,13 @@ from tests.kit.tables import table
 from tests.unit.settings.cloudforet_desk import QUEUES, CloudforetDesk
 
 URL = "https://config.example/identity.yaml"
-REMOTE = f"{QUEUES}SCHEDULERS: {{s: {{backend: spaceone.identity.task.S, queue: q, interval: 60}}}}\n"
+REMOTE = (
+    "QUEUES: {q: {backend: spaceone.core.queue.redis_queue.RedisQueue, channel: c}}\n"
+    "SCHEDULERS: {s: {backend: spaceone.identity.task.S, queue: q, interval: 60}}\n"
+)
 HANDLER = "SCHEDULERS: {s: {handler: spaceone.identity.tool, interval: 60}}\n"
 CODE = "came over the network, which may choose no code"
+NO_REDIS = "came over the network, which may choose no Redis: what runs is decided there"
 
 
 @pytest.fixture
@@ -85,6 +89,27 @@ def test_schedules_from_the_network_run_what_a_local_file_allows(
 
     assert list(loaded.settings.schedules) == ["s"]
     assert loaded.settings.cloudforet.packages == ("spaceone.identity",)
+
+
+@pytest.mark.parametrize(
+    "key", ["host: evil", "port: 1", "db: 1", "ssl: false", "password: p", "ssl_keyfile: /etc/key"]
+)
+def test_what_comes_over_the_network_chooses_no_redis(
+    cloudforet: CloudforetDesk, remote: dict[str, str], key: str
+) -> None:
+    """Its server would be sent the password of a local file, and decide what runs. Where Redis is set, it is not used."""
+    (cloudforet.directory / "password").write_text("hunter2")
+    queues = QUEUES.replace("channel: c", "password: '${file:password}'")
+    local = f"GLOBAL:\n  {queues}  {HANDLER}IMPORT: ['{URL}']\n"
+    remote[URL] = f"QUEUES: {{q: {{{key}}}}}\n"
+
+    (found,) = cloudforet.problems(local)
+    assert found.startswith(f"{URL}:1: QUEUES.q.{key.partition(':')[0]}: {NO_REDIS}")
+    assert "write it into a local file, set redis.url, or pin the import with sha256" in found
+
+    loaded = cloudforet.loads(local, environ={"TENURE_REDIS__URL": "redis://redis/0"})
+    assert loaded.settings.redis.url.get_secret_value() == "redis://redis/0"
+    assert loaded.settings.redis.password is None
 
 
 def test_a_text_whose_digest_is_in_a_file_counts_as_that_file(
