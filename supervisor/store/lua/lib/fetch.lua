@@ -58,8 +58,7 @@ local function decide(open, ids, skip, most, is_suspect)
       if not verdict then
         return nil
       elseif verdict == 'full' then
-        local is_older = of.is_replacing and (att[n] or of.max == 1 and not is_newest(queue, id, of)) -- than who runs
-        local kept = is_older and plan.older or plan.waiting
+        local kept = of.is_replacing and att[n] and plan.older or plan.waiting -- tried again: no newer than who runs
         kept[of.concurrency] = kept[of.concurrency] or {}
         table.insert(kept[of.concurrency], id)
         local line = of.rate and line_of(queue, of.rate)
@@ -67,7 +66,8 @@ local function decide(open, ids, skip, most, is_suspect)
           line.out[#line.out + 1] = id -- nobody waits for a rate behind one that waits for a slot
         end
         plan.is_held_up = true
-        plan.yield[of.concurrency] = of.is_replacing and not is_older or plan.yield[of.concurrency]
+        plan.yield[of.concurrency] = of.is_replacing and not att[n] and (of.max > 1 or is_newest(queue, id, of))
+          or plan.yield[of.concurrency]
       elseif verdict == 'over' then
         plan.over[#plan.over + 1] = n
       elseif verdict == 'early' then

@@ -286,7 +286,7 @@ def test_once_the_newest_has_ended_nobody_gives_way_to_an_older_one(world: Store
     world.turn(
         S, acks=[Ack(run_id="put-off", queue="default", attempt=1, outcome=Outcome.GIVEBACK, retry_delay_ms=5000)]
     )
-    world.enqueue(run("old", priority=2), run("new"), run("newest", queue="other"))
+    world.enqueue(*(run(name, priority=2) for name in ("oldest", "old")), run("new"), run("newest", queue="other"))
     if is_cancelled:
         world.run(control.cancel([("", "newest")], by="tests"))
     else:
@@ -296,5 +296,5 @@ def test_once_the_newest_has_ended_nobody_gives_way_to_an_older_one(world: Store
     world.run(control.cancel([("", "put-off")], by="tests"))  # whoever waits is looked at again
     assert (world.fetch(S), asked(world)) == ([], [])
     world.turn(S, acks=[ended("new", Outcome.OK)])
-    assert world.fetch(S) == ["old"]
+    assert (world.fetch(S), place(world, "oldest")) == (["old"], "replaced")
     assert world.fsck() == []
