@@ -92,8 +92,8 @@ class _PlainFunction:
         return kept.function(*args, **kwargs)
 
     def _lead(self, key: str, flight: _Flight, compute: Callable[[], Any]) -> None:
-        producer, calls = self._kept.redis()
         try:
+            producer, calls = self._kept.redis()
             flight.result = drive(self._kept.steps(key, calls), self._perform(producer, compute), errors=BaseException)
         except Exception as error:  # noqa: BLE001 - it is the callers', every one of them
             flight.error = error
@@ -158,8 +158,8 @@ class _Async:
         flight: asyncio.Future[Result | None],
         compute: Callable[[], Any],
     ) -> None:
-        producer, calls = self._kept.redis()
         try:
+            producer, calls = self._kept.redis()
             perform = self._perform(producer, compute)
             flight.set_result(await drive_async(self._kept.steps(key, calls), perform, errors=BaseException))
         except Exception as error:  # noqa: BLE001 - it is the callers', every one of them

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from supervisor.store.cache.cached_function import BoundedCache
+from supervisor.store.cache.decorator import cached
+from supervisor.store.producer import connection
 
 THREADS, ROUNDS, KEYS, ENTRIES_MAX = 4, 2000, 16, 8
 
@@ -54,3 +56,36 @@ def test_threads_that_share_it_never_see_it_half_changed() -> None:
         thread.join()
     assert failures == []
     assert len(cache) <= ENTRIES_MAX
+
+
+async def test_a_configuration_that_cannot_be_used_at_first_leaves_nothing_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every later call of the same key waited for the first, in vain, and what it computed was not kept."""
+    faults: list[Exception] = []
+
+    def current() -> None:
+        raise faults.pop() if faults else connection.NoRedisError()
+
+    monkeypatch.setattr(connection, "current", current)
+    computed = []
+
+    @cached(key="k", ttl="1h", wait="1ms")
+    def plain() -> int:
+        computed.append("plain")
+        return 1
+
+    @cached(key="k", ttl="1h", wait="1ms")
+    async def coroutine() -> int:
+        computed.append("coroutine")
+        return 1
+
+    faults.append(ValueError("half a file"))
+    with pytest.raises(ValueError, match="half a file"):
+        plain()
+    assert (plain(), plain()) == (1, 1)
+    faults.append(ValueError("half a file"))
+    with pytest.raises(ValueError, match="half a file"):
+        await coroutine()
+    assert (await coroutine(), await coroutine()) == (1, 1)
+    assert computed == ["plain", "coroutine"]
