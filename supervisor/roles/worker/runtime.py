@@ -128,22 +128,26 @@ class WorkerRuntime:
         """Yield the last calls of a process that must go; each is sent its reply.
 
         Args:
-            interrupted: runs that the stop cut off. They go to the head of their queues, no attempt charged. Where
-                nobody asked for it, one of them may have: they stay in the session; the agent decides whom to blame.
+            interrupted: runs that the stop cut off, also those that end meanwhile. They go to the head of their queues,
+                no attempt charged. Where nobody asked for it, one of them may have: they stay in the session; the agent
+                decides whom to blame.
             is_empty: returns whether nothing is executed any more, so that the session can end.
         """
         self.polls.send_refused()
-        while self.polls.has_work:
-            for fetched in self.settle((yield self.next_poll(want=0))):
-                self.polls.acknowledge(self.executor.refusals.give_back(fetched))
-        if interrupted and not self.presence.was_asked:
-            return
-        if interrupted:
-            items = [(run.queue, run.envelope.id, only(Release.INTERRUPTED, run)) for run in interrupted]
+        handed = 0
+        while self.polls.has_work or handed < len(interrupted):
+            if self.polls.has_work:
+                for fetched in self.settle((yield self.next_poll(want=0))):
+                    self.polls.acknowledge(self.executor.refusals.give_back(fetched))
+                continue
+            if not self.presence.was_asked:
+                return
+            batch, handed = interrupted[handed:], len(interrupted)
+            items = [(run.queue, run.envelope.id, only(Release.INTERRUPTED, run)) for run in batch]
             yield self.queues.release_runs(
                 session=self._session, items=items, history=self.limits.history, dead_cap=self.limits.dead
             )
-            for run in interrupted:
+            for run in batch:
                 self.presence.settled((run.queue, run.envelope.id), run.attempt, run.fetched_ms)
         if is_empty() and not self.polls.refused_acks:
             yield self.close_session()

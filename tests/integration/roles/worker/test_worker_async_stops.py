@@ -131,3 +131,41 @@ async def test_a_job_that_refuses_to_be_cancelled_does_not_delay_a_quit(
     assert list(shop.store.run(shop.sessions.list())) == ["r.000001/worker-test-0/1"]
     release.set()
     await until(lambda: shop.board.rows[0].busy == 0, what="its end")
+
+
+@pytest.mark.parametrize("is_finished", [False, True])
+async def test_a_job_that_ends_while_a_quit_hands_back_the_others_is_not_left_behind(
+    shop: WorkerKit, monkeypatch: pytest.MonkeyPatch, *, is_finished: bool
+) -> None:
+    """The session was closed over it: half a minute later somebody found it, and executed it once more."""
+    monkeypatch.setattr(async_pool, "CANCEL_S", 0.05)
+    started, release = [], asyncio.Event()
+
+    @job("obedient")
+    async def obedient() -> None:
+        started.append("obedient")
+        await asyncio.Event().wait()
+
+    @job("slow")
+    async def slow() -> None:
+        started.append("slow")
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await release.wait()
+            if not is_finished:
+                raise
+
+    def ends_meanwhile(script: str) -> str:
+        if script == "release_runs":
+            release.set()
+        return ""
+
+    run_ids = [shop.enqueue("obedient"), shop.enqueue("slow")]
+    async with shop.worker(fault=ends_meanwhile) as pool:
+        await until(lambda: len(started) == 2, what="both starts")
+        shop.ask_to_go()
+        pool.quit()
+
+    assert [shop.state(run_id) for run_id in run_ids] == ["queued", "finished" if is_finished else "queued"]
+    shop.assert_clean()
