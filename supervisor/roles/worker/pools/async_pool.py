@@ -90,7 +90,7 @@ class AsyncPool:
 
     def poll_board(self) -> None:
         """Follow the parent's entries on the scoreboard."""
-        if self._presence.phase >= Phase.DRAINING:
+        if self._presence.must_go:
             self.drain()
         unwanted = self._presence.unwanted()
         if unwanted is not None:

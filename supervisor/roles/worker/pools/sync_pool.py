@@ -124,7 +124,7 @@ class SyncPool:
             self._call(lambda: self._store.run(self._runtime.close_session()))
 
     def _must_stop(self) -> bool:
-        if self._presence.is_stopping:
+        if self._presence.must_go:
             self._interrupts.stop()
         if self._interrupts.must_stop and not self._is_draining:
             self._is_draining = True

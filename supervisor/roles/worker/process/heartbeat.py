@@ -21,7 +21,7 @@ from supervisor.core.errors import EXIT_FAILED, EXIT_OK, StoreRefusedError, Stor
 from supervisor.core.model import RunKey
 from supervisor.core.supervision.scoreboard import InflightTable, Row, execution_hash
 from supervisor.core.supervision.slot import Cause
-from supervisor.core.supervision.states import ChildState, Phase, RunState, UnwantedReason, Verb
+from supervisor.core.supervision.states import ChildState, Phase, RunState, SlotState, UnwantedReason, Verb
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.child import ChildContext, ConfigFollower, resident_kib
 from supervisor.settings.sections.models import PoolSettings
@@ -62,6 +62,11 @@ class WorkerHeartbeat:
     def is_stopping(self) -> bool:
         """True if the whole tree stops."""
         return self._header.phase >= Phase.DRAINING
+
+    @property
+    def must_go(self) -> bool:
+        """True if this process, or the whole tree, was told to drain. A job may have taken the signal that says so."""
+        return self.is_stopping or self.row.state == SlotState.STOPPING
 
     @property
     def was_asked(self) -> bool:
