@@ -186,7 +186,8 @@ class WorkerRuntime:
     def settle(self, reply: TurnReply) -> list[FetchedRun]:
         """Close the open poll with ``reply``; return the runs it brought, noted as fetched.
 
-        One of which an earlier execution is still here goes back for a moment, and is not among them.
+        One of which an earlier execution is still here goes back for a moment, and is not among them. One whose id lies
+        in a list more than once comes as often, and counts once.
 
         Raises:
             SessionLostError: the session was condemned.
@@ -199,13 +200,18 @@ class WorkerRuntime:
         self._report()
         arrived = []
         for fetched in reply.runs:
-            if self.presence.fetched((fetched.queue, fetched.envelope.id), fetched.attempt, fetched.fetched_ms):
+            execution = (fetched.queue, fetched.envelope.id), fetched.attempt, fetched.fetched_ms
+            if self.presence.has(*execution):
+                continue
+            if self.presence.fetched(*execution):
                 arrived.append(fetched)
             else:
                 self.polls.acknowledge(self.executor.refusals.put_off(fetched))
         for broken in reply.broken:
-            self.presence.fetched((broken.queue, broken.run_id), broken.attempt, broken.fetched_ms)
-            self.polls.acknowledge(self.executor.refusals.bury(broken))
+            execution = (broken.queue, broken.run_id), broken.attempt, broken.fetched_ms
+            if not self.presence.has(*execution):
+                self.presence.fetched(*execution)
+                self.polls.acknowledge(self.executor.refusals.bury(broken))
         return arrived
 
     def unanswered(self, error: StoreError) -> float:

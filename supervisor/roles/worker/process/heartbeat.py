@@ -151,6 +151,11 @@ class WorkerHeartbeat:
         self._held[key] = (index, attempt, fetched_ms)
         return True
 
+    def has(self, key: RunKey, attempt: int, fetched_ms: int) -> bool:
+        """Return whether this very execution is noted, and not settled: Redis gave it twice."""
+        held = self._held.get(key)
+        return held is not None and (held[1:] == (attempt, fetched_ms) or (key, attempt, fetched_ms) in self._twins)
+
     def waits(self, key: RunKey) -> None:
         """Note that nothing is done about a run for now: it is prepared, or others come first."""
         index, attempt, _ = self._held[key]

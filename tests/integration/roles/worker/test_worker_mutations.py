@@ -129,3 +129,25 @@ async def test_a_value_at_which_the_code_of_its_type_breaks_ends_its_own_run(sho
     async with shop.worker():
         await until(lambda: shop.state(innocent) == "finished", what="the run beside it")
         await until(lambda: shop.state(run_id) == "dead", what="its own end")
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+async def test_an_id_that_lies_in_a_list_more_than_once_ends_no_process(shop: WorkerKit, *, is_broken: bool) -> None:
+    """Redis gives it as often in one turn: whoever may write to queues ended one process after another with it."""
+    calls = []
+
+    @job("plain")
+    async def take() -> None:
+        calls.append(1)
+
+    run_id, queue = shop.enqueue("plain"), shop.server.keys.queue("default")
+    if is_broken:
+        shop.store.raw.hset(queue.data, run_id, "a1{")
+    shop.store.raw.rpush(queue.ready(Kind.ASYNC, 1), *[run_id] * 4)
+    innocent = shop.enqueue("plain")
+    async with shop.worker() as pool:
+        await until(lambda: shop.state(innocent) == "finished", what="the run behind it")
+        await until(lambda: shop.state(run_id) == ("dead" if is_broken else "finished"), what="its own end")
+    assert pool._presence.room == shop.board.inflight[0].size
+    assert len(calls) == (1 if is_broken else 2)
+    shop.assert_clean()
