@@ -32,8 +32,9 @@ local function judge(queue, id, of, is_rated)
 end
 
 -- Whether an acknowledgement can name `id`: what Tenure makes runs of. Any other goes as a run does that was cancelled.
+local ID, ID_MAX = '^[!-+.-{}~-]+$', 255
 local function is_id(id)
-  return string.find(id, '^[!-+.-{}~-]+$') ~= nil
+  return #id <= ID_MAX and string.find(id, ID) ~= nil
 end
 
 -- Decide about ids from the head of a list, until `most` may go, without a write; nil if a foreign key is in the way.
@@ -45,11 +46,11 @@ local function decide(open, ids, skip, most, is_suspect)
   if not data or not open.charged or not read('HLEN', keys.run(queue)) then return nil end
   local plan = { tokens = {}, given = {}, gone = {}, early = {}, waiting = {}, older = {}, yield = {}, blocked = {},
     over = {}, spared = {}, known = {}, seen = 0 }
-  local are_ids = is_id(table.concat(ids)) -- as mostly: one look at all is cheaper
+  local are_ids = string.find(table.concat(ids), ID) ~= nil -- as mostly: one look at all is cheaper
   for n, id in ipairs(ids) do
     if #plan.given == most or t.keys <= 0 then break end
     plan.seen = n
-    local is_run = data[n] and id ~= '' and (are_ids or is_id(id))
+    local is_run = data[n] and id ~= '' and (are_ids and #id <= ID_MAX or is_id(id))
     local header = is_run and not skip[n] and header_of(data[n])
     local verdict, due = 'go', nil
     if header then

@@ -8,12 +8,14 @@ import re
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from pydantic import BaseModel, field_validator
 
 from supervisor.core.model import Envelope, Kind, Template
+from supervisor.store.queues.run_records import Progresses
 from supervisor.store.queues.runs import Queues
-from tenure import job
+from tenure import Context, job
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 
 COUNT = int(os.environ.get("TENURE_MUTATIONS", "200"))
@@ -151,3 +153,25 @@ async def test_an_id_that_lies_in_a_list_more_than_once_ends_no_process(shop: Wo
     assert pool._presence.room == shop.board.inflight[0].size
     assert len(calls) == (1 if is_broken else 2)
     shop.assert_clean()
+
+
+async def test_an_id_that_no_call_can_name_begins_no_run(shop: WorkerKit) -> None:
+    """Each batch of progress with it was refused before it was sent, and the process ended by it when it left."""
+
+    @job("plain")
+    async def take(ctx: Context) -> None:
+        ctx.progress(1)
+
+    queue, run_id = shop.server.keys.queue("default"), "x" * 256
+    template = shop.registry.get("plain").template({})
+    shop.store.raw.hset(queue.data, run_id, b"a1" + msgspec.json.encode(Envelope(id=run_id, template=template)))
+    shop.store.raw.rpush(queue.ready(Kind.ASYNC, 1), run_id)
+    producer = shop.producer()
+    longest = shop.put(Envelope(id="y" * 255, template=template))
+    async with shop.worker(producer=producer):
+        await until(lambda: shop.state(longest) == "finished", what="the run behind it")
+        read = Progresses(shop.server.keys).read(longest)
+        await until(lambda: shop.store.run(read) is not None, what="its progress")
+    assert [outcome for _, outcome, _ in shop.history()] == ["ok"]
+    shop.assert_clean()
+    producer.close()
