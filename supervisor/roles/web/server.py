@@ -61,6 +61,7 @@ class Certificate:
         New connections get the new certificate within two beats of the web child; existing ones are not touched.
         Where clients need one, authorities that were taken out of the file vouch for nobody from then on.
         A pair that does not fit, as in the middle of a rotation, changes nothing: it is tried again, and logged.
+        A web child that starts then shakes hands with nobody until it fits; its health port and the tree go on.
     """
 
     def __init__(self, cert_file: str, key_file: str, client_ca_file: str | None = None) -> None:
@@ -68,7 +69,8 @@ class Certificate:
         self._files = [WatchedFile(path) for path in self._paths if path is not None]
         self._is_stale = False
         self._is_told = False
-        self._context = tls_context(*self._paths)
+        self._context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)  # without a certificate
+        self._read()
 
     @classmethod
     def of(cls, settings: WebSettings) -> Self | None:
@@ -84,8 +86,10 @@ class Certificate:
     def look(self) -> None:
         """Serve with the new content of the files, if that changed."""
         changes = [file.has_changed() for file in self._files]  # each is asked: none may be left for the next look
-        if not (any(changes) or self._is_stale):
-            return
+        if (any(changes) or self._is_stale) and self._read():
+            log.info("certificate_read", file=self._paths[0])
+
+    def _read(self) -> bool:
         try:
             self._context = tls_context(*self._paths)
         except (OSError, ssl.SSLError) as error:
@@ -94,7 +98,7 @@ class Certificate:
             self._is_stale = self._is_told = True
         else:
             self._is_stale = self._is_told = False
-            log.info("certificate_read", file=self._paths[0])
+        return not self._is_stale
 
 
 def main(child: ChildContext) -> int:

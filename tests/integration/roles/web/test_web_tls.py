@@ -76,6 +76,19 @@ def test_a_rotated_certificate_is_served_without_a_restart(secure: Any) -> None:
     assert secure.pid == pid
 
 
+def test_a_web_child_that_starts_in_the_middle_of_a_rotation_serves_once_it_is_over(pair: Any) -> None:
+    """It ended with each start: six deaths in three seconds, and the tree ended by them, with its workers."""
+    shutil.copy(DATA / "rotated.pem", pair.cert)
+    pair.start()
+    wait_until(lambda: "certificate_refused" in pair.log.read_text(), "the log to say so")
+    with pytest.raises(OSError, match=r"(?i)ssl|handshake|reset|closed"):
+        served(pair)
+
+    shutil.copy(DATA / "rotated.key", pair.key)
+    wait_until(lambda: "certificate_read" in pair.log.read_text(), "the files to fit")
+    assert served(pair) == stored("rotated")
+
+
 def test_clients_that_never_shake_hands_keep_no_probe_out(secure: Any) -> None:
     """They are cut off like those that never ask."""
     with ExitStack() as silent:
