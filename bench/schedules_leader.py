@@ -14,7 +14,7 @@ from pathlib import Path
 from bench.schedules_board import SLOT_NAMES, open_board
 from supervisor.clock import SystemClock
 from supervisor.roles import scheduler
-from supervisor.roles.child import ChildContext
+from supervisor.roles.child import ChildContext, preload
 from supervisor.settings.sections.models import Settings
 from supervisor.telemetry import logs, metrics
 
@@ -22,6 +22,7 @@ from supervisor.telemetry import logs, metrics
 def main() -> int:
     """Become the scheduler."""
     spec = json.loads(sys.argv[1])
+    preload()  # its garbage is left alone, as that of every child
     signal.signal(signal.SIGURG, signal.SIG_IGN)
     settings = Settings(cluster=spec["cluster"])
     logs.configure(level=spec["log_level"], format="json", cluster=settings.cluster, replica="bench", role="scheduler")

@@ -84,7 +84,9 @@ def next_fire(definition: ScheduleDef, trigger: Trigger, mark_ms: int) -> Planne
         OverExcludedError: the exclusions leave nothing within reach.
     """
     nominal = trigger.next_ms(mark_ms)
-    return None if nominal is None else Planned(nominal, fire_of(definition, trigger, nominal))
+    if nominal is None:
+        return None
+    return Planned(nominal, fire_of(definition, trigger, nominal) if definition.jitter_ms else nominal)
 
 
 def following_fire(definition: ScheduleDef, trigger: Trigger, nominal_ms: int) -> Planned | None:

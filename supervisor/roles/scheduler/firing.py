@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import groupby, islice
+from operator import attrgetter
 from typing import NamedTuple
 
 from supervisor.core.effects import Call, Steps
@@ -196,7 +197,7 @@ class FireDispatcher:
             items = [item for part in parts for item in part]
             return self._schedules.fire(term, items=items, at_ms=at_ms)
 
-        parts = [list(found) for _, found in groupby(batch, key=lambda item: item.schedule)]
+        parts = [list(found) for _, found in groupby(batch, key=attrgetter("schedule"))]
         answers = yield from ask_split(self._client, term, parts, call_of, queue_of=_queue, meanwhile=meanwhile)
         if len(answers) == 1 and not answers[0].error:
             self._prefetcher.accepted(item.schedule for item in batch)

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from operator import itemgetter
 from random import Random
 from typing import Any
 
@@ -260,12 +261,13 @@ class SchedulerReport:
         event_catalogue.log(event, fields, level=_LEVELS.get(event, "info"))
 
     def _fires(self, decided: Sequence[Decided]) -> None:
-        codes = Counter(code for _, code, _ in decided)
+        codes = Counter(map(itemgetter(1), decided))
         enqueued: Counter[tuple[str, str]] = Counter()
+        late_s: list[float] = []
         for item, code, late_ms in decided:
             if code is FireCode.FIRED:
                 enqueued[item.run.queue, item.job] += 1
-                SCHEDULE_LATENESS_SECONDS.observe(max(0, late_ms) / 1000)
+                late_s.append(max(0, late_ms) / 1000)
             if item.missed and code not in _UNDECIDED:
                 self._missed(item)
             if code in _EVENTS:
@@ -274,6 +276,7 @@ class SchedulerReport:
             seconds = (self._clock.elapsed_ns() - self._acquired_ns) / SECOND_NS
             ELECTION_PROMOTION_TO_FIRST_FIRE_SECONDS.observe(seconds)
             self._acquired_ns = 0
+        SCHEDULE_LATENESS_SECONDS.observe_all(late_s)
         for code, count in codes.items():
             FIRES.labels(code=code.lower()).inc(count)
         for (queue, job), count in enqueued.items():
