@@ -29,7 +29,7 @@ from supervisor.settings.schedules.complete import import_jobs
 from supervisor.settings.schedules.profiles import policies_of
 from supervisor.settings.sections.models import CONCURRENCY_MAX, PREFETCH_MAX, Settings, WorkerKind
 from supervisor.telemetry import events, logs, metrics
-from supervisor.telemetry.log_lines.log_sink import FileSink, open_log_file, take_stderr
+from supervisor.telemetry.log_lines.log_sink import STDERR, FileSink, open_log_file, take_stderr
 from supervisor.telemetry.logs import LogRules
 
 SCHEDULER_HANG_S = 2.0
@@ -114,9 +114,12 @@ class Tree:
             plugins.registry.configure(self.settings.plugins)
 
     def configure_logs(self, *, role: str) -> None:
-        """Set up logging for a child; with a log file, all that it writes to standard error goes there."""
-        header = self.board.header
-        file = open_log_file(self.settings.log.file, lambda: header.log_reopens, on_open=_take_stderr)
+        """Set up logging for a child; with a log file, all that it writes to standard error goes there.
+
+        One that cannot be opened any more, after a rotation for instance, keeps no child from its work.
+        """
+        path, header = self.settings.log.file, self.board.header
+        file = open_log_file(path, lambda: header.log_reopens, on_open=_take_stderr, instead=STDERR)
         configure_logs(self.settings, self.replica, role=role, file=file)
 
     def child(self, name: str, launch: ChildIdentity, pool: str | None, reader: ConfigReader) -> ChildContext:

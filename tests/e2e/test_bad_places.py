@@ -144,3 +144,31 @@ def test_a_disk_without_room_costs_metrics_when_the_data_is_elsewhere(short_dire
         assert tree.wait() == 0
     finally:
         tree.close()
+
+
+def test_a_log_file_that_cannot_be_opened_any_more_ends_no_child_that_is_replaced(
+    short_directory: Path, server: Server
+) -> None:
+    """Its directory was moved away. The web child, which each reload replaces, and workers log to standard error."""
+    config, logs, moved = short_directory / "tenure.yaml", short_directory / "logs", short_directory / "moved"
+    logs.mkdir()
+    text = SMALL.replace("format: json", f"format: json, file: {logs}/tree.log")
+    config.write_text(text)
+    tree = Tree(short_directory, "moved", "--config", "tenure.yaml", environ={"TENURE_REDIS__URL": server.url})
+    standard_error, tree.log_path = tree.log_path, logs / "tree.log"
+    try:
+        wait_until(tree.log_path.exists, what="the log")
+        tree.wait_for("tree_ready")
+        logs.rename(moved)
+        tree.log_path = moved / "tree.log"
+        config.write_text(
+            text.replace("processes: 1", "processes: 1, prefetch: 2").replace("port: 0", "port: 0, debug: true")
+        )
+        os.kill(tree.pid, signal.SIGHUP)
+        assert tree.wait_for("reload_done")["outcome"] == "applied"
+        wait_until(lambda: "web_ready" in standard_error.read_text(), what="the web child to serve")
+        assert "cannot be opened anew: No such file or directory" in standard_error.read_text()
+        tree.terminate()
+        assert tree.wait() == 0
+    finally:
+        tree.close()

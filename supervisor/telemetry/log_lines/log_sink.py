@@ -22,6 +22,7 @@ import select
 import socket
 import stat
 from collections.abc import Callable
+from contextlib import suppress
 from typing import IO, Any
 
 from supervisor.clock import SystemClock
@@ -33,7 +34,7 @@ LINE_BYTES_MAX = 4096
 
 _WAIT_MS = 1000
 _CLOCK = SystemClock()
-_STDERR = 2
+STDERR = 2
 _FILE_MODE = 0o640
 
 
@@ -135,12 +136,19 @@ class FileSink(Sink):
     """A file that lines are appended to, and that can be rotated: by renaming it, or by copying and truncating."""
 
     def __init__(
-        self, path: str, *, number: Callable[[], int] = lambda: 0, on_open: Callable[[int], None] | None = None
+        self,
+        path: str,
+        *,
+        number: Callable[[], int] = lambda: 0,
+        on_open: Callable[[int], None] | None = None,
+        instead: int | None = None,
     ) -> None:
         """Open or make ``path``, and again when ``number`` gives another one; ``on_open`` gets the descriptor.
 
+        Until it can be opened, lines go to a copy of the descriptor ``instead``.
+
         Raises:
-            OSError: it cannot be opened or made.
+            OSError: it cannot be opened or made, and there is none.
         """
         self.path = path
         self._pid = os.getpid()
@@ -148,7 +156,14 @@ class FileSink(Sink):
         self._on_open = on_open
         self._opened = number()
         self._fd = -1
-        self._open()
+        try:
+            self._open()
+        except OSError as error:
+            if instead is None:
+                raise
+            self._is_unopened(error)
+            with suppress(OSError):  # closed: lines are dropped
+                self._fd = os.dup(instead)
 
     def write(self, line: bytes) -> None:
         """Append ``line`` in one piece, or drop it."""
@@ -171,13 +186,16 @@ class FileSink(Sink):
         try:
             self._open()
         except OSError as error:
-            self.problem = f"{self.path} cannot be opened anew: {error.strerror or error}"
+            self._is_unopened(error)
 
     def close(self) -> None:
         """Close it; lines written from now on are dropped."""
         if self._fd >= 0 and self._pid == os.getpid():
             os.close(self._fd)
             self._fd = -1
+
+    def _is_unopened(self, error: OSError) -> None:
+        self.problem = f"{self.path} cannot be opened anew: {error.strerror or error}"
 
     def _open(self) -> None:
         opened = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
@@ -192,15 +210,19 @@ class FileSink(Sink):
 
 
 def open_log_file(
-    path: str | None, number: Callable[[], int], *, on_open: Callable[[int], None] | None = None
+    path: str | None,
+    number: Callable[[], int],
+    *,
+    on_open: Callable[[int], None] | None = None,
+    instead: int | None = None,
 ) -> FileSink | None:
     """Open the log file, if there is to be one; see ``FileSink``.
 
     Raises:
-        CannotCreateError: it cannot be opened or made.
+        CannotCreateError: it cannot be opened or made, and there is no descriptor ``instead``.
     """
     try:
-        return None if path is None else FileSink(path, number=number, on_open=on_open)
+        return None if path is None else FileSink(path, number=number, on_open=on_open, instead=instead)
     except OSError as error:
         raise CannotCreateError(
             f"log.file {path} cannot be opened: {error.strerror or error}; make its directory, writable for uid "
@@ -210,7 +232,7 @@ def open_log_file(
 
 def take_stderr(fd: int) -> None:
     """Send this process's output to standard error to ``fd``: stacks, warnings of libraries, output of children."""
-    os.dup2(fd, _STDERR)
+    os.dup2(fd, STDERR)
 
 
 class StreamSink(Sink):

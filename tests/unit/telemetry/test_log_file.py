@@ -111,6 +111,26 @@ def test_a_file_that_cannot_be_opened_anew_keeps_the_old_one_and_says_so(tmp_pat
     assert "log_problem" not in json.loads((directory / "tree.log").read_text())
 
 
+def test_a_process_that_starts_while_its_file_cannot_be_opened_logs_elsewhere_until_it_can(tmp_path: Path) -> None:
+    """After a rotation that went wrong each child that was replaced ended with its start, and the tree with the web child."""
+    path, number = tmp_path / "logs/tree.log", Number()
+    read, write = os.pipe()
+    file = open_log_file(str(path), number, instead=write)
+    assert file is not None
+    log = start(file)
+
+    log.info("heard there")
+
+    line = json.loads(os.read(read, 4096))
+    assert (line["event"], "No such file or directory" in line["log_problem"]) == ("heard there", True)
+    path.parent.mkdir()
+    number.value = 1
+    log.info("mended")
+    assert "log_problem" not in json.loads(path.read_text())
+    for each in (read, write):
+        os.close(each)
+
+
 def test_a_full_disk_drops_lines_and_counts_them(tmp_path: Path) -> None:
     """Supervision goes on; the first line that gets through says how many did not."""
     pid = os.fork()
