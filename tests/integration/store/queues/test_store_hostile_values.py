@@ -89,6 +89,7 @@ class Hostile:
             b"u" + key,
             b"c" + self.number() + b":" + key,
             b"c1:" + key + b";x",
+            b"c" + self.number() + b":" + key + b";x",
             b"x",
             b"r" + self.number() + b"/" + self.number() + b":" + key,
             b"r1/" + self.number() + b":k",
@@ -184,6 +185,26 @@ def test_no_value_of_a_producer_stops_turns_or_other_runs(world: StoreCalls, see
     world.enqueue(envelope("good1", queue="evil"), envelope("good2", queue="other"))
 
     assert hostile.work(["evil", "other"]) == {"good1", "good2"}
+
+
+@pytest.mark.parametrize(("slots", "waiting"), [(0, 1), (9_000, 9_500)])
+def test_no_number_of_slots_or_of_runs_that_wait_for_one_stops_turns(
+    world: StoreCalls, slots: int, waiting: int
+) -> None:
+    """Whether older ones are still wanted is asked of as many as may execute at once: none, or more than fit a command."""
+    world.open(S)
+    queue, base = world.keys.queue("evil"), world.keys.queue("evil").data.removesuffix("data")
+    data = b"a1[c%d:k;x]" % slots + pack(envelope("h0", queue="evil")).data[2:]
+    for first in range(0, waiting, 500):
+        ids = [f"h{n}" for n in range(first, min(first + 500, waiting))]
+        world.raw.hset(queue.data, mapping=dict.fromkeys(ids, data))
+        world.raw.hset(queue.blocked, mapping=dict.fromkeys(ids, "k"))
+        world.raw.rpush(f"{base}wait:k", *ids)
+    world.raw.sadd(f"{base}woken", "k")
+    world.enqueue(envelope("good", queue="evil"))
+
+    assert "good" in world.fetch(S, queues=["evil"], want=5)
+    assert world.raw.hexists(queue.data, "h0") == 0  # enough newer ones wait
 
 
 def test_a_foreign_count_of_beats_lets_all_sessions_of_the_replica_live(world: StoreCalls) -> None:
