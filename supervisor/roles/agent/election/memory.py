@@ -94,9 +94,12 @@ class ElectionMemory:
         is_ours = view.is_ours or (
             view.nonce != "" and view.nonce in {self._at.board.term().nonce, self._at.board.next_nonce}
         )
-        self.held_until_ms = view.now_ms + view.remaining_ms if is_ours and view.holder else 0
+        self.held_until_ms = max(view.now_ms + view.remaining_ms, 0) if is_ours and view.holder else 0
         renewed_ms = view.now_ms + view.remaining_ms - view.duration_ms
-        self.led_until_ms = renewed_ms if view.holder and not is_ours else 0
+        if not view.holder or is_ours:
+            self.led_until_ms = 0
+        elif not {"until", "duration"} & set(view.unreadable):  # else it says nothing of when that was
+            self.led_until_ms = max(renewed_ms, 0)
         before = self.lease
         sight = Sight(
             epoch=view.epoch,

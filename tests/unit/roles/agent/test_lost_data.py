@@ -8,6 +8,7 @@ from supervisor.core.effects import Listen, RunScript, Sleep
 from supervisor.core.election.lease import NO_TERM, DataLoss
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.store.election.leases import LeaseCode
+from tests.kit.tables import table
 from tests.unit.roles.agent.elector_stepper import NONCES, NOW_MS, S, Scripted, view
 
 EMPTY: dict[str, Any] = {
@@ -311,3 +312,37 @@ def test_with_hold_a_loss_within_the_term_stops_the_fires_before_redis_is_told()
 
     assert elector.argument("hold") == ""
     assert elector.board.header.is_held
+
+
+@table(
+    "field", [{"remaining_ms": -2 * NOW_MS, "unreadable": ("until",)}, {"duration_ms": 0, "unreadable": ("duration",)}]
+)
+def test_a_loss_behind_a_lease_of_which_no_time_can_be_read_counts_from_the_sight_before(field: dict[str, Any]) -> None:
+    """A standby read when the leader had renewed last, then odd words, then nothing."""
+    follower = Scripted().stand_by(remaining_ms=4000)
+    sighted_ms = follower.board.header.answered_ms
+    follower.standing.saw(view(LeaseCode.DENIED, seq=4, now_ms=sighted_ms + 1, **field))
+    follower.standing.saw(view(LeaseCode.VIEW, **EMPTY, now_ms=sighted_ms + 2))
+
+    assert follower.board.header.sighted_ms == sighted_ms - 1000
+
+
+def test_a_loss_behind_a_lease_that_ended_before_time_began_ends_no_process() -> None:
+    """A hand wrote its end: a number, so it can be read."""
+    follower = Scripted().stand_by()
+    sighted_ms = follower.board.header.answered_ms
+    follower.standing.saw(view(LeaseCode.DENIED, seq=4, now_ms=sighted_ms + 1, remaining_ms=4 - sighted_ms))
+    follower.standing.saw(view(LeaseCode.VIEW, **EMPTY, now_ms=sighted_ms + 2))
+
+    assert follower.board.header.sighted_ms == sighted_ms + 1
+
+
+def test_a_loss_behind_a_lease_of_ones_own_that_ended_before_time_began_ends_no_process() -> None:
+    """The same with a negative number, which no script writes."""
+    leader = Scripted().lead(epoch=88)
+    now_ms = leader.board.header.answered_ms
+    leader.standing.saw(view(LeaseCode.RENEWED, epoch=88, seq=4, now_ms=now_ms, remaining_ms=-5 - now_ms))
+    leader.standing.saw(view(LeaseCode.MISSING, **EMPTY, now_ms=now_ms + 1))
+
+    assert leader.board.header.held_until_ms == 0
+    assert lost(leader) == ["data"]
