@@ -93,9 +93,17 @@ def _sync(child: ChildContext) -> int:
 def _async(child: ChildContext) -> int:
     loop = uvloop.new_event_loop()
     asyncio.set_event_loop(loop)
+    serving = loop.create_task(_serve(child))
+    serving.add_done_callback(lambda _: loop.stop())
+    while not serving.done():
+        try:
+            loop.run_forever()
+        except (SystemExit, KeyboardInterrupt) as error:  # out of a task or callback that a job left to the loop
+            if not serving.done():
+                log.warning("stray_exception", message="a job would have ended its worker", error=repr(error))
     # No closing: tasks and executor threads that jobs left behind could make it wait for ever, and
     # the process leaves through os._exit anyway.
-    return loop.run_until_complete(_serve(child))
+    return serving.result()
 
 
 async def _serve(child: ChildContext) -> int:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 
@@ -21,7 +21,7 @@ from supervisor.roles import worker
 from supervisor.roles.child import ChildContext
 from supervisor.roles.worker import entry
 from supervisor.roles.worker.polling.poll import SessionLostError
-from tenure import Context, job
+from tenure import Context, Retry, job
 from tests.integration.roles.worker.forked import Forked, fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit
 from tests.kit.servers import RealServer, Server, wait_until
@@ -194,6 +194,51 @@ def test_a_job_that_ends_the_process_leaves_the_blame_on_the_scoreboard(shop: Wo
     assert entry.deadline_ns == shop.board.rows[0].deadline_ns > 0
     assert shop.state(run_id) == "running"
     assert len(shop.store.run(shop.sessions.list())) == 1
+
+
+async def _leave() -> None:
+    sys.exit("no such tenant")
+
+
+async def _stop() -> None:
+    asyncio.get_running_loop().stop()
+    await asyncio.sleep(0)
+
+
+async def _call_back() -> None:
+    asyncio.get_running_loop().call_soon(sys.exit, 3)
+    await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("part", "outcome"), [(_leave, "dead"), (_stop, "ok"), (_call_back, "ok")], ids=["task", "stop", "callback"]
+)
+def test_a_task_of_a_job_that_exits_ends_no_worker(
+    server: Server, jobs: Registry, part: Callable[[], Awaitable[None]], outcome: str
+) -> None:
+    """The event loop hands SystemExit of a task to whoever runs it, not only to the job that waits for it."""
+    shop = WorkerKit(server, jobs, Kind.ASYNC)
+
+    @job("leaving", retry=Retry(attempts=1))
+    async def leaving() -> None:
+        await asyncio.gather(part(), asyncio.sleep(0))
+
+    @job("beside")
+    async def beside() -> str:
+        while shop.board.rows[0].done == 0:  # noqa: ASYNC110 - another process writes it
+            await asyncio.sleep(0.01)
+        return "done"
+
+    process = start(shop)
+    innocent = shop.enqueue("beside")
+    wait_until(lambda: shop.board.rows[0].busy == 1, what="the run beside it")
+    run_id = shop.enqueue("leaving")
+    wait_until(lambda: shop.ended(2), what="both runs")
+    process.signal(signal.SIGTERM)
+    found = process.report()
+
+    assert (found.code, sorted(found.history)) == (0, sorted([(run_id, outcome, 1), (innocent, "ok", 1)]))
+    assert found.sessions == []
 
 
 def test_declaring_jobs_loads_no_redis_client() -> None:
