@@ -153,6 +153,9 @@ class Executor:
             arguments = spec.check(template.args) if template.args or spec.arguments.__struct_fields__ else {}
         except ArgumentsError as error:
             return self.refusals.arguments(fetched, error)
+        except SystemExit:  # not for ``check`` to take: a handler of a signal may raise it in a program that enqueues
+            why = f"job {spec.name}{spec.signature}: the code of its types raised SystemExit"
+            return self.refusals.arguments(fetched, ArgumentsError(why))
         profile = template.profile
         is_plain = not profile and self._calling.plain.get(template.job) is spec
         if not is_plain:

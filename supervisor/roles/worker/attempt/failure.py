@@ -34,7 +34,7 @@ from supervisor.roles.worker.run_reporting import RunReporter, identity
 from supervisor.store.wire.poll import Ack, BrokenRun, FetchedRun
 from supervisor.telemetry import event_catalogue, metrics
 from supervisor.telemetry.log_lines.render import end_of_traceback
-from supervisor.telemetry.masking import mask_text
+from supervisor.telemetry.masking import mask_text, text_of
 
 MESSAGE_BYTES_MAX = 1024
 TRACEBACK_BYTES_MAX = 4096 - 1024 - 512  # with the message and the names, one error stays under 4 KiB
@@ -153,9 +153,10 @@ def encoded_result(fetched: FetchedRun, value: Any) -> bytes:
             return encoded
         reason = f"{len(encoded)} bytes, the limit is {PAYLOAD_BYTES_MAX}"
     except ValueError as error:
-        reason = str(error)
-    except Exception as error:  # noqa: BLE001 - a model's own serializer may raise anything
-        reason = f"{type(error).__name__}: {error}"
+        reason = text_of(error)
+    except BaseException as error:  # noqa: BLE001 - a model's own serializer may raise anything
+        reason = f"{type(error).__name__}: {text_of(error)}"
+    reason = _head(mask_text(reason, MESSAGE_BYTES_MAX), MESSAGE_BYTES_MAX)
     log.warning("run_result_dropped", **identity(fetched), reason=reason)
     return msgspec.json.encode({"tenure_result_dropped": reason})
 

@@ -38,6 +38,7 @@ from supervisor.roles.worker.attempt.middleware import Middleware, chain, closin
 from supervisor.roles.worker.attempt.progress import Progress
 from supervisor.roles.worker.pools.signals import Calls, Ended, drive, drive_async
 from supervisor.roles.worker.process.resources import FAULTS, Resources
+from supervisor.telemetry.masking import text_of
 
 if TYPE_CHECKING:
     from supervisor.store.producer.producer import Producer
@@ -148,7 +149,7 @@ class JobInvoker:
             try:
                 item.close(max(0.0, (until_ns - self._clock.elapsed_ns()) / SECOND_NS))
             except FAULTS as error:  # the others are to be closed all the same
-                log.warning("middleware_unclosed", middleware=type(item).__qualname__, error=repr(error))
+                log.warning("middleware_unclosed", middleware=type(item).__qualname__, error=text_of(error, repr))
 
     def _plan(self, spec: JobSpec, profile: str) -> _Plan:
         key = (spec.base.job, profile) if profile else spec.base.job
@@ -213,7 +214,8 @@ class JobInvoker:
             _, error = yield partial(self._callback, function)
             if error is not None:
                 what = getattr(function, "func", function)
-                log.error("on_failure_failed", function=getattr(what, "__qualname__", repr(what)), error=repr(error))
+                name = getattr(what, "__qualname__", text_of(what, repr))
+                log.error("on_failure_failed", function=name, error=text_of(error, repr))
 
 
 def _call_plain(function: Callable[[], Any]) -> None:

@@ -29,6 +29,7 @@ from supervisor.core.errors import TenureError
 from supervisor.core.jobs.resource import Resource
 from supervisor.core.units import SECOND_NS
 from supervisor.telemetry import metrics
+from supervisor.telemetry.masking import text_of
 
 PING_EVERY_S = 10.0
 PING_S = 5.0  # how long an asynchronous ping may take
@@ -44,7 +45,8 @@ class ResourceError(TenureError):
     """A resource that a job needs cannot be opened."""
 
     def __init__(self, kind: type[Resource], error: BaseException) -> None:
-        what = f": {error}" if str(error) else ""
+        text = text_of(error)
+        what = f": {text}" if text else ""
         super().__init__(
             f"resource {name_of(kind)} cannot be opened: {type(error).__name__}{what}; "
             f"look at what it connects to, the next run of a job that needs it tries again"
@@ -165,8 +167,8 @@ class Resources:
     def _has_failed(self, kind: type[Resource], error: BaseException) -> None:
         metrics.RESOURCE_FAILURES.labels(name_of(kind), "ping").inc()
         if name_of(kind) not in self.failing:
-            log.error("resource_failing", resource=name_of(kind), error=repr(error))
-        self.failing[name_of(kind)] = repr(error)
+            log.error("resource_failing", resource=name_of(kind), error=text_of(error, repr))
+        self.failing[name_of(kind)] = text_of(error, repr)
         self._on_ill(len(self.failing))
 
     def _has_answered(self, kind: type[Resource]) -> None:
@@ -225,13 +227,13 @@ async def _awaited(value: Any) -> Any:
 
 def _failed_to_open(kind: type[Resource], error: BaseException) -> ResourceError:
     metrics.RESOURCE_FAILURES.labels(name_of(kind), "open").inc()
-    log.error("resource_unopened", resource=name_of(kind), error=repr(error))
+    log.error("resource_unopened", resource=name_of(kind), error=text_of(error, repr))
     return ResourceError(kind, error)
 
 
 def _failed_to_close(kind: type[Resource], error: BaseException) -> None:
     metrics.RESOURCE_FAILURES.labels(name_of(kind), "close").inc()
-    log.warning("resource_unclosed", resource=name_of(kind), error=repr(error) or "it took too long")
+    log.warning("resource_unclosed", resource=name_of(kind), error=text_of(error, repr) or "it took too long")
 
 
 @contextmanager

@@ -271,3 +271,28 @@ async def test_a_middleware_that_breaks_is_contained(shop: WorkerKit) -> None:
 
     assert sorted(shop.history()) == sorted([(any_id, "dead", 1), (spared_id, "ok", 1)])
     shop.assert_clean()
+
+
+class Lazy:
+    """A proxy whose code asks for what it stands for."""
+
+    @property
+    def __class__(self) -> Any:
+        raise OSError("the database is away")
+
+    @__class__.setter
+    def __class__(self, _: Any) -> None: ...
+
+
+def test_a_result_that_answers_by_code_of_its_own_ends_no_worker(sync_shop: WorkerKit) -> None:
+    """A look at a proxy (of Django, of wrapt) that found nothing behind it raised outside of the job."""
+
+    @job("lazy")
+    def lazy() -> Any:
+        return Lazy()
+
+    run_id = sync_shop.enqueue("lazy")
+    found = fork(sync_shop, ended=1).report()
+
+    assert (found.code, found.history) == (0, [(run_id, "ok", 1)])
+    assert "tenure_result_dropped" in found.results[run_id]

@@ -72,6 +72,38 @@ def test_a_result_that_cannot_be_kept_does_not_fail_the_run(stage: Stage, value:
     assert [entry["event"] for entry in logs if entry["log_level"] == "warning"] == ["run_result_dropped"]
 
 
+class Nameless(Exception):  # noqa: N818 - a name that says what it is
+    """Cannot be shown."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+class Model:
+    """A model whose serializer raises what it was given."""
+
+    model_validate_json = None
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def model_dump(self, mode: str) -> Any:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    "error", [Nameless(), SystemExit(1), KeyboardInterrupt(), ValueError("x" * 10**6), OSError("\ud800")], ids=type
+)
+def test_a_result_whose_own_code_breaks_does_not_end_the_worker(stage: Stage, error: BaseException) -> None:
+    """An exception that cannot be shown, or is none of ``Exception``, ended the process and the runs beside it."""
+    ack = stage.executor.succeed(stage.begin(fetched()), Model(error))
+
+    assert ack.outcome is Outcome.OK
+    assert ack.result is not None
+    assert "tenure_result_dropped" in msgspec.json.decode(ack.result)
+    assert len(ack.result) < 2000
+
+
 def test_a_failure_is_retried_with_half_of_its_ceiling_for_a_draw_of_half(stage: Stage) -> None:
     """Full jitter, drawn by the worker."""
     execution = stage.begin(fetched(attempt=2, retry=Retry(attempts=3, base_s=4)))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import pytest
 
+from supervisor.core.jobs.registry import job
 from supervisor.core.model import Kind, Outcome
 from supervisor.roles.worker.attempt import failure as module
 from supervisor.roles.worker.attempt.executor import Execution
@@ -137,3 +140,26 @@ def test_a_run_that_is_too_late_to_start_ends_expired(stage: Stage) -> None:
 def test_a_run_that_is_in_time_or_has_begun_before_is_started(stage: Stage, run: FetchedRun) -> None:
     """The deadline is for the start; a retry after it is still the run that started in time."""
     assert isinstance(stage.executor.prepare(run), Execution)
+
+
+@dataclass
+class Leaver:
+    """A type whose code leaves."""
+
+    name: str
+
+    def __post_init__(self) -> None:
+        sys.exit("no such name")
+
+
+def test_arguments_whose_types_exit_end_their_own_run(stage: Stage) -> None:
+    """SystemExit of a validator ended the worker's process, and the runs beside it."""
+
+    @job("leave")
+    def leave(who: Leaver) -> None: ...
+
+    ack = stage.refuse(fetched("leave", {"who": {"name": "x"}}))
+
+    assert ack.outcome is Outcome.DEAD
+    assert ack.error is not None
+    assert "the code of its types raised SystemExit" in ack.error["message"]
