@@ -19,10 +19,12 @@ from supervisor.operations.runs import RunPermit, checked_runs, permitted
 from supervisor.store.keys import Keys
 from supervisor.store.queues.control import PAGE, QueueControl, RequeueCode, Requeued
 from supervisor.store.queues.reads import DeadRun, QueueReads, RunView
+from supervisor.store.wire.envelope import is_run_id
 from supervisor.telemetry.masking import mask_text
 
 REQUEUED, DROPPED = "requeued", "dropped"
 _NOT_DEAD = "is not dead any more"
+_NO_ID = "no run can have this id: another program or a hand wrote it"
 _RESULTS = {
     RequeueCode.REQUEUED: REQUEUED,
     RequeueCode.ABSENT: _NOT_DEAD,
@@ -164,12 +166,14 @@ def apply(
     """Apply ``change`` to dead runs, and return queue, id and result of each.
 
     A page of a queue at a time, or with ``permit``, which is called with job, queue and labels of each run and raises
-    to refuse, one, as a run of its job. ``history``: how many ended attempts each queue remembers.
+    to refuse, one, as a run of its job. ``history``: how many ended attempts each queue remembers. What no run can be
+    called is left alone.
     """
     control = QueueControl(keys, history=history)
     done: list[Result] = []
     for queue, ids in which.items():
-        for group in slices(ids, PAGE if permit is None else 1):
+        done += [(queue, run_id, _NO_ID) for run_id in ids if not is_run_id(run_id)]
+        for group in slices([run_id for run_id in ids if is_run_id(run_id)], PAGE if permit is None else 1):
             ((_, _, job), *_) = yield from permitted(keys, [(queue, run_id) for run_id in group], permit)
             results = yield change.call(control, queue, group, by=by, job=job)
             done += [(queue, run_id, change.word(result)) for run_id, result in zip(group, results, strict=True)]

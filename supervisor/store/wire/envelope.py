@@ -60,11 +60,16 @@ def check_run_id(run_id: Any) -> str:
     Raises:
         OptionError: it is no text, is empty, longer than 255, or holds a space, a comma, a bar or a control character.
     """
-    if not isinstance(run_id, str) or not _ID.fullmatch(run_id):
+    if not isinstance(run_id, str) or not is_run_id(run_id):
         raise OptionError(
             f"run id {shown(run_id)} must be 1 to 255 printable ASCII characters without space, comma and |"
         )
     return run_id
+
+
+def is_run_id(run_id: str) -> bool:
+    """Return whether scripts can carry ``run_id``; one that they cannot was written by somebody else."""
+    return _ID.fullmatch(run_id) is not None
 
 
 def pack(envelope: Envelope, *, above: int = 0) -> Packed:

@@ -159,6 +159,19 @@ def test_dead_runs_are_requeued_and_dropped_by_filter(api: Any, world: StoreCall
     assert change(api, "/dead/drop", {"all": True}) == (200, {"runs": [], "before_ms": None})
 
 
+def test_a_dead_run_that_no_version_names_so_holds_up_no_other(api: Any, world: StoreCalls) -> None:
+    """Whoever may enqueue by Redis can lay one, and the others are to be requeued or dropped all the same."""
+    give_up(world, "a", "b")
+    world.raw.zadd(KEYS.queue("default").dead, {"two words": 1})
+
+    foreign = "no run can have this id: another program or a hand wrote it"
+    code, shown = change(api, "/dead/requeue", {"all": True, "limit": 2})
+    assert (code, results(shown, of="runs")) == (200, {"b": "requeued", "a": "requeued"})
+    give_up(world, "c")
+    code, shown = change(api, "/dead/drop", {"all": True})
+    assert (code, results(shown, of="runs")) == (200, {"c": "dropped", "two words": foreign})
+
+
 def test_a_limited_token_requeues_of_a_selection_what_it_reaches(api: Any, world: StoreCalls) -> None:
     """The others stay dead, and a dry run tells the same."""
     give_up(world, "a")
