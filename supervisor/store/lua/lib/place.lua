@@ -158,7 +158,7 @@ local function is_part(part)
   for _, name in ipairs(waiting_lists()) do
     if name == part then return true end
   end
-  return part == 'later' or is_wait(part) and string.find(part, '^%l+:[%w._:/@#-]+$') ~= nil
+  return part == 'later' or is_wait(part)
 end
 
 -- Whether an entry of `part` is the place of its run, and no remainder.

@@ -127,6 +127,21 @@ def test_a_purge_of_one_job_takes_its_runs_only(world: StoreCalls, part: str) ->
     assert world.fsck() == []
 
 
+@pytest.mark.parametrize("change", [purge, move])
+def test_a_run_that_waits_for_a_key_as_no_version_writes_it_is_purged_and_moved(world: StoreCalls, change: Any) -> None:
+    """Whoever may enqueue by Redis can lay one, and what waits behind it is to go, too."""
+    world.open(S)
+    world.enqueue(envelope("a"))
+    queue = world.keys.queue("default")
+    world.raw.hset(queue.data, "a", b"a1[c1:two words]" + world.raw.hget(queue.data, "a")[2:])
+    world.raw.hset(queue.limits, "a", "[c1:two words]")
+    world.raw.sadd(f"{world.keys.prefix}limit:c:two words", "default x")
+    world.raw.hset(queue.run, "x", f"{S}|1|1")
+    assert world.fetch(S) == []
+    assert [change(world, part) for part in parts(world)][-1] in {Purged("", 1, 1), Moved(1, 1, 0)}
+    assert world.raw.hlen(queue.data) == world.raw.hlen(queue.blocked) == 0
+
+
 @on_both("queue_purge")
 def test_a_purge_passes_over_what_is_stale(world: StoreCalls) -> None:
     """A cancelled run, and one that is somewhere else by now."""
