@@ -15,8 +15,8 @@
 -- A request whose run has gone on without it is forgotten: to stop, once the run has another fence or none; to kill,
 -- once the session is gone, or a minute has passed in which its replica can have acted.
 -- One that says `force` or `yield` is to stop until its time, and then Redis lets go of the run, whose worker's report will be
--- refused. A page ends behind LOOK_MAX requests, or LET_GO_MAX runs that were let go of. A queue whose keys are not ours is
--- left out.
+-- refused. A page ends behind LOOK_MAX requests, or LET_GO_MAX runs that were let go of. A queue whose keys or name are
+-- not ours is left out.
 local LOOK_MAX, LET_GO_MAX, SCAN = 1000, 100, 100
 local KILL_MS, REQUEST_MS = 60000, 86400000
 local HOW = {
@@ -83,7 +83,7 @@ end
 local queues = redis.call('SMEMBERS', keys.queues)
 table.sort(queues)
 for n, queue in ipairs(queues) do
-  if queue >= last_queue then
+  if queue >= last_queue and string.find(queue, '^%w[%w._-]*$') then -- any other can be no position of a page
     local cursor = look_at(queue, queue == last_queue and last_cursor or '0')
     if cursor then
       local is_over = cursor == '0'

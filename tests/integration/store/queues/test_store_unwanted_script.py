@@ -114,3 +114,18 @@ def test_a_request_of_an_execution_that_never_was_hides_no_other(busy: StoreCall
     asked = UnwantedRun("default", "a", S, is_killed=False, fetched_ms=busy.fetched_ms("a"))
     assert busy.run(busy.queues.unwanted([S])) == [asked]
     assert pending(busy) == {b"a"}
+
+
+@pytest.mark.parametrize("name", [b"", b"\xff"])
+def test_many_requests_in_a_queue_that_no_version_names_so_hide_no_other(busy: StoreCalls, name: bytes) -> None:
+    """Whoever may enqueue by Redis can lay them: a page that ended there was the last of its round, or came for ever."""
+    foreign = f"{busy.keys.prefix}q:".encode() + name
+    ids = [f"x{n}" for n in range(1500)]
+    busy.raw.sadd(busy.keys.queues, name)
+    busy.raw.hset(foreign + b":run", mapping=dict.fromkeys(ids, "r.9/worker-cpu-0/1|1|1"))
+    busy.raw.hset(foreign + b":cancel", mapping=dict.fromkeys(ids, "cancel|r.9/worker-cpu-0/1|1|1|1"))
+    ask(busy, "cancel", "a")
+
+    page = busy.run(busy.queues.unwanted([S]))
+    assert [request.run_id for request in page] == ["a"]
+    assert page.position is None or busy.run(busy.queues.unwanted([S], position=page.position)).position is None
