@@ -37,7 +37,7 @@ from supervisor.roles.worker.attempt.hooks import Hooks, Pipeline
 from supervisor.roles.worker.attempt.middleware import Middleware, chain, closing
 from supervisor.roles.worker.attempt.progress import Progress
 from supervisor.roles.worker.pools.signals import Calls, Ended, drive, drive_async
-from supervisor.roles.worker.process.resources import FAULTS, Resources
+from supervisor.roles.worker.process.resources import Resources
 from supervisor.telemetry.masking import text_of
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class JobInvoker:
         for item in closing():
             try:
                 item.close(max(0.0, (until_ns - self._clock.elapsed_ns()) / SECOND_NS))
-            except FAULTS as error:  # the others are to be closed all the same
+            except BaseException as error:  # noqa: BLE001 - the others are to be closed all the same
                 log.warning("middleware_unclosed", middleware=type(item).__qualname__, error=text_of(error, repr))
 
     def _plan(self, spec: JobSpec, profile: str) -> _Plan:

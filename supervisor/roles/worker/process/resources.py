@@ -28,14 +28,12 @@ from supervisor.clock import Clock
 from supervisor.core.errors import TenureError
 from supervisor.core.jobs.resource import Resource
 from supervisor.core.units import SECOND_NS
+from supervisor.roles.worker.attempt.context import Interrupted, SoftTimeout
 from supervisor.telemetry import metrics
 from supervisor.telemetry.masking import text_of
 
 PING_EVERY_S = 10.0
 PING_S = 5.0  # how long an asynchronous ping may take
-
-FAULTS = (Exception, SystemExit, KeyboardInterrupt)
-"""What code of a resource raises by itself. What interrupts a plain job (attempt/context.py) is none of these."""
 
 T = TypeVar("T")
 log = structlog.get_logger("tenure.worker")
@@ -86,7 +84,9 @@ class Resources:
             try:
                 resource = kind()
                 resource.open()
-            except FAULTS as error:  # SystemExit too: as its job's it would end the run as if that had been called
+            except (SoftTimeout, Interrupted):
+                raise
+            except BaseException as error:  # SystemExit too: as its job's it would end the run as if that was called
                 raise _failed_to_open(kind, error) from error
             self._has_opened(kind, resource)
         return resource
@@ -140,7 +140,9 @@ class Resources:
         for kind, resource in self.opened.items():
             try:
                 resource.ping()
-            except FAULTS as error:  # whatever it raises, it says that it does not work
+            except (SoftTimeout, Interrupted):
+                raise
+            except BaseException as error:  # noqa: BLE001 - whatever it raises, it says that it does not work
                 self._has_failed(kind, error)
             else:
                 self._has_answered(kind)
@@ -157,8 +159,8 @@ class Resources:
             try:
                 async with asyncio.timeout(PING_S):
                     await _awaited(resource.ping())
-            except (*FAULTS, asyncio.CancelledError) as error:  # the same
-                if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+            except BaseException as error:  # the same
+                if _ends_task(error):
                     raise
                 self._has_failed(kind, error)
             else:
@@ -186,7 +188,7 @@ class Resources:
             try:
                 with _alarm(left_s / (len(self.opened) + 1)):  # the others are to have a share of it
                     resource.close()
-            except FAULTS as error:  # the others are to be closed all the same
+            except BaseException as error:  # noqa: BLE001 - the others are to be closed all the same
                 _failed_to_close(kind, error)
 
     async def close_async(self, within_s: float) -> None:
@@ -200,8 +202,8 @@ class Resources:
             try:
                 async with asyncio.timeout(left_s / (len(self.opened) + 1)):
                     await _awaited(resource.close())
-            except (*FAULTS, asyncio.CancelledError) as error:  # the others are to be closed all the same
-                if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+            except BaseException as error:  # the others are to be closed all the same
+                if _ends_task(error):
                     raise
                 _failed_to_close(kind, error)
 
@@ -215,8 +217,10 @@ def _task(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     return asyncio.get_running_loop().create_task(work, context=contextvars.Context())
 
 
-def _is_cancelled() -> bool:
-    """Return whether somebody cancelled this task; else a ``CancelledError`` is of the code that it called."""
+def _ends_task(error: BaseException) -> bool:
+    """Return whether somebody ends this task by ``error``; else it is of the code that was called."""
+    if not isinstance(error, asyncio.CancelledError):
+        return isinstance(error, GeneratorExit)
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 

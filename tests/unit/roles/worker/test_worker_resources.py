@@ -111,6 +111,10 @@ def test_an_illness_is_told_once_until_it_is_over() -> None:
     assert [line["event"] for line in lines] == ["resource_failing", "resource_back"]
 
 
+class Panic(BaseException):
+    """What a panic of an extension in Rust is in Python."""
+
+
 class Nameless(Exception):  # noqa: N818 - a name that says what it is
     """Cannot be shown."""
 
@@ -120,7 +124,7 @@ class Nameless(Exception):  # noqa: N818 - a name that says what it is
     __str__ = __repr__
 
 
-@pytest.mark.parametrize("fault", [SystemExit(0), SystemExit(3), KeyboardInterrupt(), Nameless()], ids=type)
+@pytest.mark.parametrize("fault", [SystemExit(0), SystemExit(3), KeyboardInterrupt(), Nameless(), Panic()], ids=type)
 def test_a_plain_resource_that_exits_ends_neither_the_process_nor_its_run_as_if_it_were_done(
     monkeypatch: pytest.MonkeyPatch, fault: BaseException
 ) -> None:
@@ -145,7 +149,9 @@ def test_a_plain_resource_that_exits_ends_neither_the_process_nor_its_run_as_if_
     assert subject.opened == {}
 
 
-@pytest.mark.parametrize("fault", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), Nameless()], ids=type)
+@pytest.mark.parametrize(
+    "fault", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), Nameless(), Panic()], ids=type
+)
 async def test_an_asynchronous_resource_that_exits_ends_neither_its_loop_nor_its_pings(
     monkeypatch: pytest.MonkeyPatch, fault: BaseException
 ) -> None:
