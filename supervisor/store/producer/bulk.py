@@ -9,6 +9,7 @@ Guarantees
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
+from copy import deepcopy
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from itertools import islice
 from typing import Any
@@ -185,11 +186,13 @@ class BatchStream:
         return self.totals
 
 
-_FILLED = frozenset({dict, list})
+_FILLED = (dict, list)
 
 
 def _as_now(args: Any) -> Any:
     """Return arguments as they are now: until they are packed, their source may fill the same mapping and lists."""
     if type(args) is dict:
-        return {name: _as_now(each) if type(each) in _FILLED else each for name, each in args.items()}
-    return [_as_now(each) if type(each) in _FILLED else each for each in args] if type(args) is list else args
+        return {name: _as_now(each) if isinstance(each, _FILLED) else each for name, each in args.items()}
+    if type(args) is list:
+        return [_as_now(each) if isinstance(each, _FILLED) else each for each in args]
+    return deepcopy(args) if isinstance(args, _FILLED) else args  # an OrderedDict, a row of a database: as what it is

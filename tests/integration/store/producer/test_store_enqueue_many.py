@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Iterator
 from typing import Any
 
@@ -281,13 +282,14 @@ def test_a_start_deadline_counts_from_when_the_run_may_start(server: Server, sub
         assert view.envelope.not_after_ms == view.envelope.enqueued_ms + late_ms
 
 
-def test_a_generator_may_fill_one_mapping_again_for_each_run(server: Server, subject: Producer) -> None:
+@pytest.mark.parametrize("kind", [dict, OrderedDict])
+def test_a_generator_may_fill_one_mapping_again_for_each_run(server: Server, subject: Producer, kind: Any) -> None:
     """And the lists in it: they are packed a batch at a time, when it holds the last."""
 
     @job("sum", queue="mail")
     async def total(number: list[dict[str, int]]) -> None: ...
 
-    batch: dict[str, Any] = {"number": [{}]}
+    batch: dict[str, Any] = kind(number=[kind()])
 
     def batches() -> Iterator[dict[str, Any]]:
         for number in range(3):
