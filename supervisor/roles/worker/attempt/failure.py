@@ -69,9 +69,10 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def is_clean_exit(error: BaseException) -> bool:
     """Return whether ``error`` is ``sys.exit()`` or ``sys.exit(0)``, which mean that a job is done."""
-    return isinstance(error, SystemExit) and (
-        error.code is None or error.code == 0
-    )  # a code may be anything, a list too
+    try:
+        return isinstance(error, SystemExit) and (error.code is None or bool(error.code == 0))
+    except Exception:  # noqa: BLE001 - a code may be anything: of an array nobody can say whether it is 0
+        return False
 
 
 def describe(error: BaseException, *, worker: str) -> Failure:

@@ -30,6 +30,7 @@ from supervisor.roles.worker.attempt.failure import is_clean_exit
 from supervisor.roles.worker.attempt.hooks import BoundHook, HookFailedError, Hooks, Pipeline, describe
 from supervisor.roles.worker.pools.signals import Calls, Ended
 from supervisor.telemetry import events
+from supervisor.telemetry.masking import text_of
 from supervisor.telemetry.metrics import HOOK_ANSWERS, HOOK_SECONDS
 
 UNRESERVE = "unreserve"
@@ -148,7 +149,7 @@ def _outcome(error: BaseException | None) -> tuple[str, str]:
     if isinstance(error, VetoedError):
         return "rejected" if error.veto.delay_s is None else "deferred", str(error)
     if isinstance(error, Again):
-        return "again", str(error)
+        return "again", text_of(error)
     if isinstance(error, asyncio.CancelledError | SoftTimeout | Interrupted):
         return "stopped", type(error).__name__
     return "failed", describe(error)

@@ -15,6 +15,7 @@ from supervisor.core.model import Kind
 from supervisor.roles.worker.attempt import middleware as middleware_module
 from supervisor.roles.worker.attempt.invocation import JobInvoker
 from tenure import Context, Middleware, Resource, job
+from tests.unit.roles.worker.odd_ends import Table
 from tests.unit.roles.worker.test_worker_context import one_turn
 
 trace: list[str] = []
@@ -232,7 +233,9 @@ def test_a_class_is_installed_once(known: Registry) -> None:
     assert [type(item) for item in middleware_module._installed] == [newer]
 
 
-@pytest.mark.parametrize("error", [ValueError("no"), SystemExit(3), Context.SoftTimeout("late"), KeyboardInterrupt()])
+@pytest.mark.parametrize(
+    "error", [ValueError("no"), SystemExit(3), SystemExit(Table()), Context.SoftTimeout("late"), KeyboardInterrupt()]
+)
 def test_what_was_given_is_called_last_first_each_once(known: Registry, subject: Any, error: BaseException) -> None:
     """Whatever ended the attempt; one that fails is logged, and stops no other, nor changes the error."""
 

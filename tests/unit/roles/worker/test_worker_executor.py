@@ -15,6 +15,7 @@ from supervisor.core.supervision.states import UnwantedReason
 from supervisor.roles.worker.attempt.context import SoftTimeout
 from tenure import Again, Context, Retry
 from tests.unit.roles.worker.executor_stage import Stage, fetched
+from tests.unit.roles.worker.odd_ends import Table
 
 
 def test_a_run_becomes_a_call_with_converted_arguments_and_a_context(stage: Stage) -> None:
@@ -149,6 +150,7 @@ def test_an_error_that_every_attempt_would_meet_ends_the_run(stage: Stage) -> No
         (SystemExit(0), Outcome.OK),
         (SystemExit(1), Outcome.RETRY),
         (SystemExit("usage: work"), Outcome.RETRY),
+        (SystemExit(Table()), Outcome.RETRY),
         (KeyboardInterrupt(), Outcome.RETRY),
         (GeneratorExit(), Outcome.RETRY),
         (asyncio.CancelledError(), Outcome.RETRY),

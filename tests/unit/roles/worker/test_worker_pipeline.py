@@ -20,8 +20,9 @@ from supervisor.roles.worker.attempt.context import SoftTimeout
 from supervisor.roles.worker.attempt.hooks import Pipeline
 from supervisor.roles.worker.attempt.invocation import JobInvoker
 from supervisor.settings.sections.models import Settings
-from tenure import Context, job
+from tenure import Again, Context, job
 from tests.kit.clock import FakeClock
+from tests.unit.roles.worker.odd_ends import ENDS, asks_again_unreadably, exits_with_an_array, fails
 
 CODE = """
 import asyncio
@@ -124,11 +125,6 @@ def way(request: pytest.FixtureRequest, hooks: Any) -> Iterator[Way]:
     asyncio.run(made.pipeline.close_async(1))  # threads that nobody ends are found by a collection of all objects
 
 
-def fails() -> None:
-    """Be a job that fails."""
-    raise ValueError("no luck")
-
-
 ENTERED = [
     "gate first", "gate second", "filter first", "filter second", "reserve first", "reserve second", "reserve third",
 ]  # fmt: skip
@@ -140,14 +136,14 @@ def test_hooks_are_asked_point_by_point_in_the_order_of_the_list(way: Way, hooks
     assert hooks.trace == [*ENTERED, "after first ok ", "after second ok "]
 
 
-def test_what_was_reserved_is_undone_in_reverse_when_the_job_fails(way: Way, hooks: Any) -> None:
+@pytest.mark.parametrize("end", [fails, exits_with_an_array, asks_again_unreadably])
+def test_what_was_reserved_is_undone_in_reverse_when_the_job_fails(way: Way, hooks: Any, end: Any) -> None:
     """Each once, and before anybody hears how it ended."""
-    with pytest.raises(ValueError, match="no luck"):
-        way.run(fails)
+    with pytest.raises((ValueError, SystemExit, Again)) as ended:
+        way.run(end)
 
-    undone = ["unreserve third", "unreserve second", "unreserve first"]
-    told = ["after first failed ValueError: no luck", "after second failed ValueError: no luck"]
-    assert hooks.trace == ENTERED + undone + told
+    undone, text = ["unreserve third", "unreserve second", "unreserve first"], ENDS[ended.type]
+    assert hooks.trace == [*ENTERED, *undone, f"after first {text}", f"after second {text}"]
 
 
 @pytest.mark.parametrize("point", ["gate", "filter", "reserve"])
