@@ -151,7 +151,7 @@ end
 -- The run of `schedule` for a nominal time ended, with all runs below it: those that follow it may be due (adr/0052).
 local FOLLOWED = { ok = 'ok', dead = 'failed', expired = 'failed', rejected = 'failed', cancelled = 'cancelled' }
 local function followed_end(schedule, nominal, outcome)
-  local followers = FOLLOWED[outcome] and redis.pcall('HGET', keys.schedule_after, schedule)
+  local followers = FOLLOWED[outcome] and natural(nominal) and redis.pcall('HGET', keys.schedule_after, schedule)
   for name in string.gmatch(type(followers) == 'string' and followers or '', '[^\n]+') do
     pcall(let_follow, name, schedule, nominal, FOLLOWED[outcome]) -- like all that an end causes, it never stops the end
   end
@@ -192,7 +192,7 @@ local function keep_promise(schedule, id)
   local of = expected_of(schedule)
   if not of then return end
   local now, promised = now_ms(), keys.schedule_promised
-  local nominal = tonumber(string.match(id, '^[^@]+@(%d+)') or '0')
+  local nominal = natural(string.match(id, '^[^@]+@(%d+)')) or 0
   local is_over = redis.call('ZSCORE', promised, schedule)
   is_over = is_over and tonumber(is_over) == tonumber(LATE_MS)
   of.since, of.ok, of.ok_nominal = now, now, math.max(of.ok_nominal, nominal)

@@ -8,17 +8,19 @@ from typing import Any
 
 import pytest
 
-from supervisor.core.model import Outcome
+from supervisor.core.model import Envelope, Outcome
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.operations import schedule_control
 from supervisor.roles.scheduler.fenced_client import Lateness
 from supervisor.store.schedules.definitions import Definitions
 from supervisor.store.schedules.reads import LATE_MS, Record, Views
+from supervisor.store.wire.envelope import pack
 from supervisor.store.wire.fire import LatenessChange
 from supervisor.store.wire.poll import Ack
 from supervisor.testing.world import EPOCH_MS
-from tests.integration.roles.scheduler.planned import FOR_HOURS, Planned, every, planned
+from tests.integration.roles.scheduler.planned import FOR_HOURS, TEMPLATE, Planned, every, planned
 from tests.integration.roles.scheduler.test_plan_faults import OneFault
+from tests.integration.roles.scheduler.test_plan_following import after
 
 HOUR = 3600
 
@@ -271,4 +273,18 @@ def test_an_expectation_at_a_time_that_is_no_number_ends_no_leader(score: str) -
         plan.world.executed()
         plan.until(31)
         assert plan.fired() == [10, 20, 30]
+        assert told(plan) == [("s", "expect_success_every")]
+
+
+def test_a_nominal_time_that_nobody_writes_ends_no_promise_and_keeps_no_place_of_a_follower() -> None:
+    """Whoever may enqueue by Redis can lay its run: nothing was late any more, and of 1,000 places each kept one."""
+    with planned(silent(), after()) as plan:
+        raw, queue = plan.server.store.raw, plan.keys.queue("default")
+        for digits in range(16, 20):
+            made = pack(Envelope(id="s@" + digits * "9", template=TEMPLATE))
+            raw.hset(queue.data, made.run_id, made.data)
+            raw.rpush(queue.ready(TEMPLATE.kind, 1), made.run_id)
+        plan.finish()
+        assert raw.hget(plan.keys.schedule_state, "b") is None
+        plan.until(40)
         assert told(plan) == [("s", "expect_success_every")]
