@@ -105,7 +105,7 @@ class Server:
         if self.store.newest(self.keys.schedule_log) not in {self._newest_decision, NOTHING}:
             self._keep_decisions()
         if call.script == "declare_page":
-            ids = call.args[3::DEFINITION_FIELDS]
+            ids = call.args[4::DEFINITION_FIELDS]
             for schedule, (code, _) in zip(ids, reply.results, strict=True):
                 if code is DefineCode.CREATED:
                     self.created_ms.setdefault(str(schedule), reply.now_ms)

@@ -86,6 +86,8 @@ class _SyncRound:
     nonce: str
     phase: SyncPhase = SyncPhase.BEGIN
     revision: int = 0  # of the set
+    begun_ms: int = 0  # Redis' time
+    parts: int = 0  # pages and removals that were answered
     cursor: str = "0"
     now_ms: int = 0  # Redis' time at the latest comparison
     missing: dict[str, int] = field(default_factory=dict)  # ids of the set not met yet, by their place in it
@@ -99,6 +101,10 @@ class _SyncRound:
     added: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
+
+    def part(self, more: int = 0) -> str:
+        """Return the name of the last page or removal, or of one behind it."""
+        return f"{self.begun_ms} {self.parts + more}"
 
 
 class ConfigSync:
@@ -181,7 +187,7 @@ class ConfigSync:
         call = self._calls.begin(term, digest=self._digest, lease_ms=self._lease_ms)
         begin: Begin = yield from ask_once(call)
         now = self._round
-        now.revision = begin.revision
+        now.revision, now.begun_ms = begin.revision, begin.now_ms
         if begin.code is BeginCode.NEEDED:
             now.phase = SyncPhase.COMPARE
             now.missing = dict(self._places)
@@ -232,7 +238,7 @@ class ConfigSync:
         now = self._round
         batch = page_of(now.differing[now.done :], now.width)
         if batch:
-            call = self._calls.page(term, digest=self._digest, changes=batch, wall_ms=now.now_ms)
+            call = self._calls.page(term, digest=self._digest, changes=batch, wall_ms=now.now_ms, part=now.part(1))
             defined: Changed[DefineCode] | None = yield from self._part(
                 call, [change.definition.id for change in batch]
             )
@@ -258,6 +264,7 @@ class ConfigSync:
             return None
         now.width = min(BATCH_MAX, 2 * now.width)
         now.done += len(ids)
+        now.parts += 1
         return reply
 
     def _note(self, batch: Sequence[Change], defined: Changed[DefineCode]) -> None:
@@ -274,7 +281,7 @@ class ConfigSync:
         now = self._round
         batch = now.surplus[now.done : now.done + now.width]
         if batch:
-            call = self._calls.remove(term, ids=batch)
+            call = self._calls.remove(term, ids=batch, part=now.part(1))
             removed = yield from self._part(call, batch)
             now.removed += [name for name, was_there in zip(batch, removed or (), strict=False) if was_there]
         if now.done >= len(now.surplus):
@@ -283,7 +290,10 @@ class ConfigSync:
     def _end(self, term: Term) -> Steps[None]:
         now = self._round
         is_applied = not now.clashes and not now.refused
-        yield from ask_once(self._calls.end(term, digest=self._digest, is_applied=is_applied))
+        call = self._calls.end(term, digest=self._digest, is_applied=is_applied, part=now.part())
+        if not (yield from ask_once(call)):  # Redis went back meanwhile
+            self._round = _SyncRound(nonce=now.nonce)
+            return
         now.phase = SyncPhase.DONE
         clashes, put_off = tuple(sorted(set(now.clashes))), tuple(now.refused)
         if (clashes, put_off) != (self._refused, self._put_off) or is_applied:

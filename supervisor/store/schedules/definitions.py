@@ -139,26 +139,32 @@ class Definitions(CallBuilder):
         args = {"epoch": term.epoch, "nonce": term.nonce, "digest": digest, "lease_ms": lease_ms}
         return self._call("declare_begin", args, _begin)
 
-    def page(self, term: Term, *, digest: str, changes: Sequence[Change], wall_ms: int) -> Call[Changed[DefineCode]]:
-        """Bring in at most 250 definitions of the set with ``digest``."""
+    def page(
+        self, term: Term, *, digest: str, changes: Sequence[Change], wall_ms: int, part: str = ""
+    ) -> Call[Changed[DefineCode]]:
+        """Bring in at most 250 definitions of the set with ``digest``, as the ``part`` of those that ``end`` names."""
         assert len(changes) <= BATCH_MAX
         items = [value for change in changes for value in _item(change, wall_ms)]
-        args = {"epoch": term.epoch, "nonce": term.nonce, "digest": digest, "items": items}
+        args = {"epoch": term.epoch, "nonce": term.nonce, "digest": digest, "part": part, "items": items}
         return self._call("declare_page", args, partial(_changed, DefineCode))
 
-    def remove(self, term: Term, *, ids: Sequence[str]) -> Call[list[bool]]:
+    def remove(self, term: Term, *, ids: Sequence[str], part: str = "") -> Call[list[bool]]:
         """Take out at most 250 schedules that the configuration no longer names; answer which were there."""
         assert len(ids) <= BATCH_MAX
         return self._call(
             "declare_remove",
-            {"epoch": term.epoch, "nonce": term.nonce, "ids": ids},
+            {"epoch": term.epoch, "nonce": term.nonce, "part": part, "ids": ids},
             lambda r: [one == "1" for one in text(r)],
         )
 
-    def end(self, term: Term, *, digest: str, is_applied: bool) -> Call[int]:
-        """Note that the set with ``digest`` is brought in whole, or was refused with nothing changed."""
-        args = {"epoch": term.epoch, "nonce": term.nonce, "digest": digest, "is_applied": int(is_applied)}
-        return self._call("declare_end", args, number)
+    def end(self, term: Term, *, digest: str, is_applied: bool, part: str = "") -> Call[bool]:
+        """Note that the set with ``digest`` is brought in whole, or was refused with nothing changed.
+
+        The call returns False where Redis went back to before ``part``, the last one: then the set is not in place.
+        """
+        applied = int(is_applied)
+        args = {"epoch": term.epoch, "nonce": term.nonce, "digest": digest, "is_applied": applied, "part": part}
+        return self._call("declare_end", args, lambda reply: number(reply) > 0)
 
     def upsert(self, changes: Sequence[Change], *, wall_ms: int) -> Call[Changed[DefineCode]]:
         """Create or change at most 250 dynamic schedules.

@@ -174,7 +174,7 @@ def test_while_a_leader_brings_in_its_configuration_an_apply_waits(desk: Cluster
     """And goes on when it is done."""
     term = desk.world.lead()
     definitions, keys = Definitions(desk.world.keys), desk.world.keys
-    desk.world.run(definitions.begin(term, digest="d", lease_ms=5000))
+    begun = desk.world.run(definitions.begin(term, digest="d", lease_ms=5000))
     waits: list[int] = []
 
     def execute(effect: Any) -> Any:
@@ -182,7 +182,7 @@ def test_while_a_leader_brings_in_its_configuration_an_apply_waits(desk: Cluster
             return desk.world.run(effect)
         waits.append(1)
         if len(waits) == 3:
-            desk.world.run(definitions.end(term, digest="d", is_applied=True))
+            desk.world.run(definitions.end(term, digest="d", is_applied=True, part=f"{begun.now_ms} 0"))
         return None
 
     outcome = ApplyResult()

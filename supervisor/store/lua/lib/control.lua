@@ -15,6 +15,16 @@ local function check_plan()
   redis.call('ZCARD', keys.schedule_next)
 end
 
+-- From here on no set is in place whole, not the former one either. A part is counted if the one before it is there, so
+-- that the end notices one that is not any more, since Redis went back.
+local function begin_part(part)
+  redis.call('HDEL', keys.schedule_sets, '#applied')
+  local begun, number = string.match(part, '^(%d+) (%d+)$')
+  if begun and redis.call('HGET', keys.schedule_sets, '#parts') == begun .. ' ' .. whole(number - 1) then
+    redis.call('HSET', keys.schedule_sets, '#parts', part)
+  end
+end
+
 -- Revision, timing digest, set and JSON of a stored definition; nothing for one that cannot be read.
 local function definition_of(record)
   local revision, timing, set, json = string.match(record or '', '^(%d+)\n(%x+)\n([^\n]*)\n(.*)$')

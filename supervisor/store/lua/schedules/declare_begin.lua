@@ -41,4 +41,5 @@ for i = 2, #candidates, 2 do
   end
 end
 redis.call('HSET', sets, '#declaring', epoch .. ' ' .. nonce)
+redis.call('HSET', sets, '#parts', whole(now) .. ' 0') -- as declare_page and declare_remove count them
 return { 'NEEDED', revision, whole(now) }

@@ -5,12 +5,14 @@
 --       nonce          of the caller's term
 --       digest         of the whole set
 --       is_applied     1 whole, 0 refused: nothing was changed
+--       part           the last page or removal, see declare_page; now_ms of declare_begin and 0: there was none
 -- Includes  clock
 --           term
 --
--- Returns  now_ms
+-- Returns  now_ms; 0 where a part is not there any more, since Redis went back meanwhile: the set is not in place
 local SETS_MAX = 128
 local sets = keys.schedule_sets
+if is_applied == '1' and (redis.call('HGET', sets, '#parts') or '') ~= part then return '0' end
 if is_applied == '1' then
   redis.call('HSET', sets, '#applied', digest)
   local known = redis.call('HLEN', sets) > SETS_MAX and redis.call('HGETALL', sets) or {}

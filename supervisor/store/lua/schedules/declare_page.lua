@@ -4,6 +4,7 @@
 -- ARGV  epoch          of the caller's term
 --       nonce          of the caller's term
 --       digest         of the whole set
+--       part           now_ms of declare_begin, and the number of this page or removal, from 1; empty: it is not counted
 --       items...       a definition of ten arguments, see lib/define.lua, at most 250 times
 -- Includes  term
 --           define
@@ -18,7 +19,7 @@ for i = FIRST, #ARGV, DEFINITION_FIELDS do
   if wrong then return refuse(wrong) end
 end
 check_plan()
-redis.call('HDEL', keys.schedule_sets, '#applied') -- from here on no set is in place whole: not the former one either
+begin_part(part)
 local now = now_ms()
 local reply = { whole(now) }
 for i = FIRST, #ARGV, DEFINITION_FIELDS do

@@ -3,13 +3,14 @@
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  epoch          of the caller's term
 --       nonce          of the caller's term
+--       part           see declare_page
 --       ids...         at most 250
 -- Includes  term
 --           control
 --
 -- Returns  one digit for each: 1 removed, 0 it was not there, or is dynamic
 check_plan()
-redis.call('HDEL', keys.schedule_sets, '#applied') -- see declare_page
+begin_part(part)
 local now, reply = now_ms(), {}
 for i = FIRST, #ARGV do
   local revision, _, set = definition_of(redis.call('HGET', keys.schedule_def, ARGV[i]))

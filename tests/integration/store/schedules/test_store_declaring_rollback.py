@@ -77,3 +77,26 @@ def test_an_older_set_that_waits_asks_once_a_minute_and_says_so_once(desk: Decla
 
     assert desk.stepper.asked[asked:] == ["declare_begin"] * 3
     assert [event for event, _ in desk.stepper.told[told:]] == ["schedules_declared"]
+
+
+@pytest.mark.parametrize(("kept", "lost"), [(kept, lost) for lost in range(1, 8) for kept in range(lost)])
+def test_a_set_is_not_in_place_where_redis_went_back_while_it_was_brought_in(
+    desk: Declaration, kept: int, lost: int
+) -> None:
+    """A page that is not there any more would be missed by nobody: each leader would find the set in place."""
+    former = [schedule(f"f{number:03}") for number in range(300)]
+    newer = [schedule(f"s{number:03}") for number in range(300)]
+    view = desk.world.lead("a")
+    desk.declare(view, *former)
+    declaring, term = desk.declaring(*newer), term_of(view)
+    for _ in range(kept):
+        desk.stepper.once(declaring, term)
+    data = {key: desk.world.raw.dump(key) for key in desk.world.raw.scan_iter()}
+    for _ in range(lost - kept):
+        desk.stepper.once(declaring, term)
+    desk.world.raw.flushall()
+    for key, value in data.items():
+        desk.world.raw.restore(key, 0, value)
+    desk.stepper.until(lambda: declaring.is_done(term), declaring, term)
+
+    assert sorted(desk.world.stored()) == [each.id for each in newer]
