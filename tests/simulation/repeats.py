@@ -46,7 +46,8 @@ def repeats(world: World, flagged: list[bool]) -> list[str]:
             and not _begun(world, who, server.moments_ns[before], at_ns)
             and not _is_copy(world, who, server.decisions[before], decision, at_ns)
         ):
-            marked += flagged[index]
+            # A leader that is killed or cut off before the answer does not know that there is something to count.
+            marked += flagged[index] and _was_told(world, who, decision, at_ns, world.now_ns)
             if not flagged[index]:
                 found.append(f"{what}, which remembered it, without the flag")
     counted = sum(told.fields["count"] for told in world.history if told.event == "fires_doubtful")
