@@ -54,7 +54,13 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Spread whole trees, which mostly wait, among the first four fifths of what keeps processors busy."""
+    """Spread whole trees, which mostly wait, among the first four fifths of what keeps processors busy.
+
+    Raises:
+        pytest.UsageError: the name of a test holds an address, which is another one in each worker.
+    """
+    if wrong := [each.nodeid for each in items if " at 0x" in each.nodeid]:
+        raise pytest.UsageError(f"give the parameters of these tests names that stay the same: {wrong}")
     trees = [each for each in items if each.get_closest_marker("e2e") is not None]
     others = [each for each in items if each.get_closest_marker("e2e") is None]
     step = 0.8 * len(others) / max(1, len(trees))
