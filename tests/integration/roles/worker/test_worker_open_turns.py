@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from collections.abc import Callable
 
 import pytest
 
@@ -77,11 +78,7 @@ def test_a_turn_that_is_answered_late_brings_no_run_that_nobody_executes(
         worker = Hasty(sync_shop.runtime(), store)  # type: ignore[arg-type]
         return worker.run()
 
-    ids = [sync_shop.enqueue("moody", number=number) for number in range(COUNT)]
-    found = fork(sync_shop, main=main).report()
-
-    assert found.history == [(run_id, "ok", 1) for run_id in ids], found.errors
-    assert found.fsck == []
+    _ends_all_once(sync_shop, main)
 
 
 @pytest.mark.parametrize("fault", ["lose", "refuse"])
@@ -115,8 +112,13 @@ def test_what_could_not_go_back_before_a_long_job_goes_back_while_it_runs(sync_s
         worker = Hasty(sync_shop.runtime(), store)  # type: ignore[arg-type]
         return worker.run()
 
-    ids = [sync_shop.enqueue("moody", number=number) for number in range(COUNT)]
-    found = fork(sync_shop, main=main).report()
+    _ends_all_once(sync_shop, main)
+
+
+def _ends_all_once(kit: WorkerKit, main: Callable[[], int]) -> None:
+    """Let a worker execute all runs of ``moody``; each has ended ok, in order, at its first attempt."""
+    ids = [kit.enqueue("moody", number=number) for number in range(COUNT)]
+    found = fork(kit, main=main).report()
 
     assert found.history == [(run_id, "ok", 1) for run_id in ids], found.errors
     assert found.fsck == []
