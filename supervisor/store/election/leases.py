@@ -51,6 +51,7 @@ class LeaseCode(StrEnum):
     VIEW = "VIEW"
 
 
+_NUMBERS = ("epoch", "seq", "duration", "pid", "acquired", "transitions", "roster")
 _OURS = frozenset({LeaseCode.GRANTED, LeaseCode.SAME, LeaseCode.RENEWED, LeaseCode.RECLAIMED})
 
 
@@ -262,18 +263,13 @@ def _view(reply: Any) -> LeaseView:
     host, pid, version, acquired, transitions, hold, is_asked, resign_to, resign_by, roster, presence, gap, doubtful = (
         rest
     )
-    written = {
-        "epoch": epoch, "seq": seq, "duration": duration, "pid": pid, "acquired": acquired,
-        "transitions": transitions, "roster": roster,
-    }  # fmt: skip
-    numbers = {name: foreign_number(value) for name, value in written.items()}
+    written = (epoch, seq, duration, pid, acquired, transitions, roster)
+    numbers = dict(zip(_NUMBERS, map(foreign_number, written), strict=True))
     if code not in _OURS and not int(bool(holder)) <= (numbers["epoch"] or 0) < EPOCH_END:
         numbers["epoch"] = None
     if (numbers["duration"] or 0) > DURATION_MS_MAX:
         numbers["duration"] = None
-    unreadable = [
-        name for name, value in numbers.items() if value is None and (name, text(written[name])) != ("pid", "")
-    ]
+    unreadable = [name for name, value in numbers.items() if value is None and (name != "pid" or text(pid))]
     if not event:
         unreadable.append("events")
     is_nonce = _NONCE.fullmatch(text(nonce)) is not None and nonce.strip(b"0") != b""

@@ -34,6 +34,7 @@ COOL_DOWN_LAST_NS = 300_000 * MILLISECOND_NS
 STABLE_NS = 60_000 * MILLISECOND_NS  # a term that lasted so long proves that this replica can lead
 LOOK_AGAIN_NS = 1000 * MILLISECOND_NS
 WITHHELD_LOOK_NS = 200 * MILLISECOND_NS  # how often a leader that does not renew looks at its scheduler
+HEIR_NS = 5 * MILLISECOND_NS  # from a release to the write that takes a stopping replica off the list
 CRASHES_MAX = 3  # of the scheduler within a minute: then another replica leads
 
 
@@ -75,6 +76,7 @@ class Elector:
                 yield from self._follow()
         if self._memory.state is not State.FOLLOWER:
             yield from self._resignation.resign("shutdown")
+            yield from self._let_heir_pass()
         yield from self._withdraw()
         self._memory.move(ElectorEvent.STOP)
 
@@ -326,6 +328,12 @@ class Elector:
         self._leave_it_until(at.now() + pause_ns)
         self._glance_due_ns = at.now() + LOOK_AGAIN_NS
         at.report("ineligible", reason=reason, seconds=pause_ns / SECOND_NS)
+
+    def _let_heir_pass(self) -> Steps[None]:
+        """Leave Redis to the campaigns that the release began: a durable server syncs each write before the next."""
+        until_ns = self._at.now() + HEIR_NS
+        while self._at.now() < until_ns:
+            yield Sleep(until_ns)
 
     def _withdraw(self) -> Steps[None]:
         try:

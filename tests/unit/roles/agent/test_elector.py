@@ -101,7 +101,7 @@ def test_a_lease_that_vanished_is_campaigned_for_again() -> None:
 
 
 def test_a_stop_releases_after_the_last_batch_and_withdraws() -> None:
-    """The scheduler gets 50 ms to finish; then the standby is told."""
+    """The scheduler gets 50 ms to finish; then the standby is told, and campaigns before the list is written."""
     elector = Scripted().lead()
     elector.around.stopping, elector.around.scheduler_gone = True, False
     elector.answer()
@@ -112,7 +112,11 @@ def test_a_stop_releases_after_the_last_batch_and_withdraws() -> None:
     assert elector.script == "lease_release"
     assert elector.board.term() == NO_TERM
     elector.answer(view(LeaseCode.RELEASED, holder=""))
+    released_ns = elector.clock.now_ns
+    elector.answer()  # woken early
+    elector.wait()
     assert elector.script == "candidate_withdraw"
+    assert elector.clock.now_ns - released_ns == 5 * MILLISECOND_NS
     elector.answer()
 
     assert elector.is_over
@@ -125,7 +129,7 @@ def test_a_release_that_is_not_answered_is_tried_three_times() -> None:
     elector.around.stopping = True
     elector.answer()
     tries = 0
-    while elector.script == "lease_release":
+    while isinstance(elector.step, RunScript) and elector.script == "lease_release":
         tries += 1
         elector.refuse(after_ns=750 * MILLISECOND_NS)
 
