@@ -17,6 +17,7 @@ import pwd
 import socket
 import stat
 import struct
+from contextlib import suppress
 from pathlib import Path
 
 from supervisor.core.errors import CannotCreateError
@@ -58,6 +59,22 @@ def _distrust_link(path: Path) -> str:
     if path.lstat().st_uid not in {os.geteuid(), 0}:  # the mode of a link says nothing
         return f"it is a link of uid {path.lstat().st_uid}"
     return distrust(path.stat())
+
+
+def distrust_neighbour(path: Path, beside: Path) -> str:
+    """Return why ``path`` may have been put where it lies by somebody else than who put what was named there.
+
+    Where others may make files, as in /tmp, it must be of this user, of root, or of whom ``beside`` is.
+
+    Raises:
+        OSError: there is no such file.
+    """
+    known = {os.geteuid(), 0}
+    with suppress(OSError):  # it is told by whoever reads it
+        known.add(beside.stat().st_uid)
+    strangers = {path.lstat().st_uid, path.stat().st_uid} - known
+    where = distrust(path.parent.stat()) if strangers else ""
+    return f"it belongs to uid {min(strangers)}, and {path.parent} is open to others: {where}" if where else ""
 
 
 def open_regular(path: Path | str, *, follows: bool = False) -> int:

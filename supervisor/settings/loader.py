@@ -43,7 +43,7 @@ from supervisor.settings.schema import Shape, settings_shape
 from supervisor.settings.sections.models import Settings
 from supervisor.settings.validation import conform, validate
 from supervisor.settings.yaml_source import Parsed, read_file
-from supervisor.trust import distrust_path, is_directory, open_regular
+from supervisor.trust import distrust_neighbour, distrust_path, is_directory, open_regular
 
 FILES_MAX = 1000
 _CONF_D = "conf.d"
@@ -190,19 +190,21 @@ def load(
 
 def discover(files: Sequence[Path], problems: list[Problem]) -> tuple[Path, ...]:
     """Return the files to read, in order: those named, then the conf.d directories beside them."""
-    named: list[Path] = []
-    drop_ins: dict[Path, None] = {}
+    found: list[Path] = []
+    drop_ins: dict[Path, Path] = {}  # each with what was named
     for file in files:
         if is_directory(file):
             inside = _yaml_files(file, problems)
             if not inside:
                 problems.append(Problem(str(file), "", "holds no *.yaml file", "name a file, or put one there"))
-            named += inside
-            drop_ins[file / _CONF_D] = None
+            found += inside
+            drop_ins[file / _CONF_D] = file
         else:
-            named.append(file)
-            drop_ins[file.parent / _CONF_D] = None
-    found = [*named, *(file for directory in drop_ins for file in _yaml_files(directory, problems))]
+            found.append(file)
+            drop_ins[file.parent / _CONF_D] = file
+    for directory, beside in drop_ins.items():
+        if directory not in files:
+            found += _drop_ins(directory, beside, problems)
     unique = tuple(dict.fromkeys(found))
     if len(unique) > FILES_MAX:
         problems.append(Problem(str(unique[FILES_MAX]), "", f"is one of more than {FILES_MAX} files"))
@@ -222,6 +224,15 @@ def _read_defaults(environ: Mapping[str, str], shape: Shape, problems: list[Prob
     parsed = read_file(file, is_named=False)
     problems += parsed.problems
     return conform(parsed.root or nothing, shape, problems), (file,)
+
+
+def _drop_ins(directory: Path, beside: Path, problems: list[Problem]) -> list[Path]:
+    """Return the files of a directory that nobody named: it lies beside what was, as in /tmp anybody's may."""
+    found = _yaml_files(directory, problems)
+    if found and (why := distrust_neighbour(directory, beside)):
+        problems.append(Problem(str(directory), "", f"is not read by itself: {why}", "name it by --config"))
+        return []
+    return found
 
 
 def _yaml_files(directory: Path, problems: list[Problem]) -> list[Path]:

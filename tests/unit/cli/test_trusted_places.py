@@ -56,6 +56,32 @@ def test_a_configuration_of_another_user_is_not_read_by_itself(here: Path, monke
         read_settings(())
 
 
+def test_drop_ins_that_somebody_else_put_beside_a_named_file_are_not_read(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In /tmp anybody makes a conf.d, and what lies in it names code. Nobody named that."""
+    named, drop_ins = here / "tenure.yaml", here / "conf.d"
+    named.symlink_to("/dev/null")  # root's
+    drop_ins.mkdir()
+    (drop_ins / "more.yaml").write_text("jobs: [planted]\n")
+    if os.geteuid() == 0:
+        os.chown(drop_ins, 65534, 65534)
+    else:
+        monkeypatch.setattr(os, "geteuid", lambda: 65534)
+    here.chmod(0o1777)
+
+    with pytest.raises(
+        ConfigError, match=r"conf.d: is not read by itself: it belongs to uid .* everybody may .*--config"
+    ):
+        read_settings((named,))
+    assert read_settings((named, drop_ins)).settings.jobs == ("planted",), "it is named, too"
+
+    named.unlink()
+    named.write_text("cluster: theirs\n")
+    os.chown(named, drop_ins.stat().st_uid, -1)
+    assert read_settings((named,)).settings.jobs == ("planted",), "it is of whom the named file is"
+
+
 def test_modules_of_a_working_directory_that_others_may_write_are_not_imported(here: Path) -> None:
     """The error says why, and how to trust it."""
     (here / "planted_module.py").write_text("raise SystemExit('ran')\n")
