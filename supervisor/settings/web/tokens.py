@@ -103,18 +103,21 @@ class Token:
         """
         return self.shows_results and not self.labels and self.reaches(job=job, queue=queue)
 
-    def may_enqueue(self, job: str, queue: str | None) -> bool:
+    def may_enqueue(self, job: str, queue: str | None, *, replaces: bool = False) -> bool:
         """Return whether it may choose the arguments of a run of ``job``, which has no labels."""
-        return not self.must_name(job) and self.reaches(job=job, queue=queue)
+        return not self.must_name(job, replaces=replaces) and self.reaches(job=job, queue=queue)
 
-    def must_name(self, job: str) -> bool:
-        """Return whether it lacks the name of ``job`` in full, without which it may not choose arguments for it."""
-        reaches_beyond = bool(self.queues) and _matches(job, JOBS_OF_ALL_QUEUES)
+    def must_name(self, job: str, *, replaces: bool = False) -> bool:
+        """Return whether it lacks the name of ``job`` in full, without which it may not choose arguments for it.
+
+        ``replaces``: newer runs of it end older ones with their key, in whatever queue those are.
+        """
+        reaches_beyond = bool(self.queues) and (replaces or _matches(job, JOBS_OF_ALL_QUEUES))
         return job not in self.jobs and (reaches_beyond or (self.scope is not Scope.ADMIN and is_powerful(job)))
 
-    def remedy(self, job: str) -> str:
+    def remedy(self, job: str, *, replaces: bool = False) -> str:
         """Return the way to a token that may enqueue ``job``, where that is one of the guarded jobs; else nothing."""
-        if not self.must_name(job):
+        if not self.must_name(job, replaces=replaces):
             return ""
         line = f"jobs={job[:200]} in the token's line"
         if self.scope is Scope.ADMIN:

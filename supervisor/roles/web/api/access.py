@@ -65,13 +65,19 @@ def may_define(request: web.Request, definitions: Sequence[ScheduleDef]) -> None
     """Raise 403 unless the token may choose arguments for the jobs of all ``definitions``."""
     token = request[HOLDER]
     for definition in definitions:
-        if token.must_name(job := definition.template.job):
-            what = f"arguments of {definition.id}, of job {job}"
-            raise web.HTTPForbidden(text=f"the token {token.name} may not choose {what}{token.remedy(job)}")
+        job, replaces = definition.template.job, definition.template.concurrency_replaces
+        if token.must_name(job, replaces=replaces):
+            what = f"arguments of {definition.id}, of job {job}{token.remedy(job, replaces=replaces)}"
+            raise web.HTTPForbidden(text=f"the token {token.name} may not choose {what}")
 
 
-def may_enqueue(request: web.Request, job: str, *, queue: str | None, run_id: str | None) -> None:
-    """Raise 403 unless the token may choose arguments for ``job``, its queue and the id of its run."""
+def may_enqueue(
+    request: web.Request, job: str, *, queue: str | None, run_id: str | None, replaces: bool = False
+) -> None:
+    """Raise 403 unless the token may choose arguments for ``job``, its queue and the id of its run.
+
+    ``replaces``: newer runs of it end older ones.
+    """
     token = request[HOLDER]
     if token.labels:
         raise web.HTTPForbidden(text=f"the token {token.name} is limited by label, and a run by itself has none")
@@ -80,8 +86,9 @@ def may_enqueue(request: web.Request, job: str, *, queue: str | None, run_id: st
     if run_id is not None and token.is_limited and not _is_of(token.name, run_id):
         remedy = f"choose a run_id that begins with {token.name}: and holds only letters, digits and . _ : -"
         raise web.HTTPForbidden(text=f"the token {token.name} is limited: {remedy}")
-    if not token.may_enqueue(job, queue):
-        raise web.HTTPForbidden(text=f"the token {token.name} may not enqueue job {job[:200]}{token.remedy(job)}")
+    if not token.may_enqueue(job, queue, replaces=replaces):
+        remedy = token.remedy(job, replaces=replaces)
+        raise web.HTTPForbidden(text=f"the token {token.name} may not enqueue job {job[:200]}{remedy}")
 
 
 def _is_of(name: str, run_id: str) -> bool:

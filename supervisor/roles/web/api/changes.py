@@ -23,7 +23,7 @@ from supervisor.operations.schedule_control import DeleteCode, ResumeCode, Trigg
 from supervisor.operations.schedules import ScheduleFilter, UnknownScheduleError
 from supervisor.roles.web.api.access import may_define, may_enqueue, permit_run, permit_schedule
 from supervisor.roles.web.api.base import ApiHandlers, body_of, instant_of, note, seconds_of, who
-from supervisor.roles.web.responses import bad_request, json_response
+from supervisor.roles.web.responses import HOLDER, bad_request, json_response
 
 SCHEDULES_MAX = 250
 JUDGED_MAX = 50
@@ -115,7 +115,9 @@ class ApiChanges(ApiHandlers):
     async def enqueue(self, request: web.Request) -> web.Response:
         """Enqueue a run of a job."""
         body, job = await body_of(request, EnqueueBody), request.match_info["job"]
-        may_enqueue(request, job, queue=body.queue, run_id=body.run_id)
+        known = await self._ask(jobs.known) if request[HOLDER].queues else None
+        replaces = known is not None and job in known and known.get(job).base.concurrency_replaces
+        may_enqueue(request, job, queue=body.queue, run_id=body.run_id, replaces=replaces)
         try:
             put = await self._ask(
                 jobs.enqueue,

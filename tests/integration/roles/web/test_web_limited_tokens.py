@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import structs
 
-from supervisor.core.model import Outcome
+from supervisor.core.jobs.job_spec import JobCard
+from supervisor.core.model import Kind, Outcome, Template
 from supervisor.operations import schedules
 from supervisor.roles.web.api.routes import PATH, ROUTES, ApiRoute
 from supervisor.settings.web.tokens import Scope
+from supervisor.store.client.sync_client import Store
+from supervisor.store.queues.sessions import Sessions
 from supervisor.store.schedules.definitions import Change, Definitions
 from tests.integration.roles.web.api_client import KEYS, NIGHTLY, SESSION, ask, line
 from tests.kit.builders import StoreCalls
 
 LIMITED = {
     "reporter": "jobs=report.*", "queuer": "queues=billing", "outsider": "labels=team=billing", "labelled": "labels=team=mail",
-    "mailer": "jobs=mail.*",
+    "mailer": "jobs=mail.*", "namer": "queues=billing jobs=mail.newest",
 }  # fmt: skip
 CHIEFS = {"chief": "jobs=mail.*", "queue-chief": "queues=default"}
 
@@ -103,6 +107,33 @@ def test_a_limited_token_ends_the_run_that_it_was_judged_by(api: Any) -> None:
     code, shown = ask(api, "POST", f"{PATH}/runs/r-9/cancel", "queuer", {})
     assert (code, shown["queue"]) == (200, "billing")
     assert ask(api, "POST", f"{PATH}/runs/r-9/cancel", "queuer", {"queue": "default"})[0] == 403
+
+
+def test_a_token_for_queues_replaces_no_run_of_another_queue(api: Any, store: Store, world: StoreCalls) -> None:
+    """A newer run ends the oldest that has its key, in whatever queue that is."""
+    newest = Template(
+        job="mail.newest", kind=Kind.ASYNC, concurrency="mail", concurrency_max=1, concurrency_replaces=True
+    )
+    card = JobCard(template=newest, optional=["to"])
+    store.run(Sessions(KEYS).publish_jobs({"mail.newest": msgspec.json.encode(card)}))
+    of_schedule = structs.replace(NIGHTLY, id="newest", template=structs.replace(newest, queue="billing"))
+    world.run(Definitions(KEYS).upsert([Change(definition=of_schedule)], wall_ms=1))
+    path, body = f"{PATH}/jobs/mail.newest/runs", {"queue": "billing", "force": True}
+    run = ask(api, "POST", path, "driver", {})[1]["run"]
+    assert world.fetch(SESSION) == [run]
+
+    for refused in (path, body), (f"{PATH}/schedules/newest/trigger", {"args": {"to": "x"}}):
+        code, said = ask(api, "POST", refused[0], "queuer", refused[1])
+        assert (code, "needs jobs=mail.newest in the token's line" in said.get("error", "")) == (403, True), said
+    assert _giving_way(world) == []
+
+    assert ask(api, "POST", path, "namer", body)[0] == 201, "its line says so"
+    assert _giving_way(world) == [run]
+
+
+def _giving_way(world: StoreCalls) -> list[str]:
+    world.fetch(SESSION, queues=["billing"])
+    return [each.run_id for each in world.run(world.queues.unwanted([SESSION]))]
 
 
 @pytest.fixture
