@@ -95,7 +95,7 @@ def describe(error: BaseException, *, worker: str) -> Failure:
         message = message.removeprefix(f"{prefix}: ") if message != prefix else ""
     return Failure(
         type=name,
-        message=_head(mask_text(message, MESSAGE_BYTES_MAX), MESSAGE_BYTES_MAX),
+        message=_message(message),
         worker=worker,
         traceback=_tail(
             end_of_traceback(rendered, chars=TRACEBACK_BYTES_MAX, piece_chars=MESSAGE_BYTES_MAX), TRACEBACK_BYTES_MAX
@@ -103,9 +103,12 @@ def describe(error: BaseException, *, worker: str) -> Failure:
     )
 
 
-def _head(text: str, limit: int) -> str:
-    raw = text.encode("utf-8", "replace")  # a lone surrogate is no JSON
-    return raw.decode() if len(raw) <= limit else raw[: limit - 3].decode("utf-8", "ignore") + "…"
+def _message(text: str) -> str:
+    """Return the beginning of ``text``, without credentials."""
+    raw = mask_text(text, MESSAGE_BYTES_MAX).encode("utf-8", "replace")  # a lone surrogate is no JSON
+    if len(raw) <= MESSAGE_BYTES_MAX:
+        return raw.decode()
+    return raw[: MESSAGE_BYTES_MAX - 3].decode("utf-8", "ignore") + "…"
 
 
 def _tail(text: str, limit: int) -> str:
@@ -157,7 +160,7 @@ def encoded_result(fetched: FetchedRun, value: Any) -> bytes:
         reason = text_of(error)
     except BaseException as error:  # noqa: BLE001 - a model's own serializer may raise anything
         reason = f"{type(error).__name__}: {text_of(error)}"
-    reason = _head(mask_text(reason, MESSAGE_BYTES_MAX), MESSAGE_BYTES_MAX)
+    reason = _message(reason)
     log.warning("run_result_dropped", **identity(fetched), reason=reason)
     return msgspec.json.encode({"tenure_result_dropped": reason})
 
@@ -202,7 +205,7 @@ class Refusals:
         """Return the acknowledgement of a run that cannot be read: no version that reads it is likely to come."""
         log.error("run_unreadable", run=broken.run_id, queue=broken.queue, reason=broken.reason)
         metrics.RUNS_FINISHED.labels(broken.queue, UNKNOWN_JOB, Outcome.DEAD.value).inc()
-        failure = Failure(type="UnreadableRun", message=broken.reason, worker=self._worker)
+        failure = Failure(type="UnreadableRun", message=_message(broken.reason), worker=self._worker)
         now_ms = self._clock.wall_ms()
         return Ack(
             run_id=broken.run_id,
@@ -275,7 +278,7 @@ class Refusals:
         return self._dead(fetched, error)
 
     def _dead(self, fetched: FetchedRun, error: Exception) -> Ack:
-        failure = Failure(type=type(error).__name__, message=str(error), worker=self._worker)
+        failure = Failure(type=type(error).__name__, message=_message(str(error)), worker=self._worker)
         job, note = fetched.envelope.template.job, failure.note
         return self._ack(fetched, Outcome.DEAD, error=failure.as_error(), history_note=note, job=job)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -175,3 +177,32 @@ async def test_an_id_that_no_call_can_name_begins_no_run(shop: WorkerKit) -> Non
     assert [outcome for _, outcome, _ in shop.history()] == ["ok"]
     shop.assert_clean()
     producer.close()
+
+
+@dataclass
+class Order:
+    text: str
+
+    def __post_init__(self) -> None:
+        raise ValueError(f"no such kind of order: {json.loads(self.text)}")
+
+
+async def test_a_refusal_whose_text_is_no_text_ends_its_own_run(shop: WorkerKit) -> None:
+    """JSON may write half a character, and a type that reads it repeats it: no acknowledgement could carry that."""
+
+    @job("order")
+    async def take_order(order: Order) -> None: ...
+
+    @job("plain")
+    async def take() -> None: ...
+
+    args = {"order": {"text": r'"\ud800 password=hunter2"'}}
+    runs = [shop.put(Envelope(id=f"m{n}", template=Template(job="order", kind=Kind.ASYNC, args=args))) for n in (0, 1)]
+    innocent = shop.enqueue("plain")
+    async with shop.worker():
+        await until(lambda: shop.state(innocent) == "finished", what="the run beside them")
+        for run_id in runs:
+            await until(lambda run_id=run_id: shop.state(run_id) == "dead", what="its own end")
+            view = shop.store.run(shop.queues.show(run_id))
+            assert "no such kind of order" in str(view.error), view.error
+            assert "hunter2" not in str(view.error), "as of what a job raises"
