@@ -228,7 +228,8 @@ class Recorder:
 
     def _tell(self, series: Series, now_ns: int) -> None:
         EVENTS.labels(reason=series.reason).inc(series.untold)
-        series.note, series.fields = mask_text(series.note, NOTE_CHARS_MAX)[:NOTE_CHARS_MAX], _plain(series.fields)
+        series.note = _text(mask_text(series.note, NOTE_CHARS_MAX), NOTE_CHARS_MAX)
+        series.fields = _plain(series.fields)
         event = tell(series, replica=self.replica, role=self.role, now_ns=now_ns)
         if not series.is_logged:
             _write_line(event)
@@ -302,9 +303,13 @@ def _plain(fields: dict[str, Any]) -> dict[str, Value]:
         value = mask_entry(name, fields[name], chars=VALUE_CHARS_MAX)
         if not (value is None or isinstance(value, bool | int | float)):
             is_list = isinstance(value, list)
-            value = (", ".join(map(str, value)) if is_list else str(value))[:VALUE_CHARS_MAX]
+            value = _text(", ".join(map(str, value)) if is_list else str(value), VALUE_CHARS_MAX)
         found[str(name)[:REASON_CHARS_MAX]] = value
     return found
+
+
+def _text(text: str, limit: int) -> str:
+    return text[:limit].encode("utf-8", "replace").decode()  # a lone surrogate is no JSON
 
 
 def _write_line(event: Event) -> None:

@@ -75,6 +75,15 @@ def test_no_secret_and_nothing_large_travels(mailbox: Mailbox) -> None:
 
 
 @pytest.mark.usefixtures("recorder")
+def test_half_a_character_costs_neither_the_event_nor_the_caller(mailbox: Mailbox) -> None:
+    """Names of files and JSON of others may hold one, and what is told with a beat would end the process."""
+    events.record("plugin_failed", "no file \ud800", subject="mailer", path="\udcff")
+
+    (event,) = arrived(mailbox)
+    assert (event.note, event.fields) == ("no file ?", {"path": "?"})
+
+
+@pytest.mark.usefixtures("recorder")
 def test_a_message_is_one_write_that_a_pipe_takes_whole(mailbox: Mailbox) -> None:
     """Beyond PIPE_BUF, messages of two processes could mix."""
     fields = {f"field{number}": "é" * 500 for number in range(50)}
