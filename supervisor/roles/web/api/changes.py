@@ -58,7 +58,7 @@ class SchedulesBody(msgspec.Struct, forbid_unknown_fields=True):
     schedules: Annotated[list[str], msgspec.Meta(max_length=SCHEDULES_MAX)] = []
     labels: dict[str, str] = {}
     all: bool = False
-    cursor: Annotated[str, msgspec.Meta(pattern="^[0-9]{1,19}$")] = "0"
+    cursor: Annotated[str, msgspec.Meta(pattern=r"^[0-9]{1,19}(?!\n)$")] = "0"
     dry_run: bool = False
 
 

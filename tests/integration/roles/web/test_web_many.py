@@ -126,6 +126,7 @@ def test_a_limited_token_pauses_of_a_selection_what_it_reaches(api: Any, world: 
         {"labels": {"team": "billing"}, "all": True},
         {"schedules": ["a"] * 251},
         {"all": True, "cursor": "x"},
+        {"all": True, "cursor": "0\n"},
         {"all": True, "cursor": "1" * 20},
         {"all": True, "for": "soon"},
         {"all": True, "for": "1h", "until": "2027-01-02"},
