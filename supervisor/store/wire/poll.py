@@ -30,6 +30,9 @@ CHILDREN_MAX = 1000
 CHILDREN_BYTES_MAX = 4 * 1024 * 1024
 """Most bytes of them: what one script may keep Redis busy with."""
 
+PAYLOADS_BYTES_MAX = 1024 * 1024
+"""Beyond so many bytes a turn takes no further acknowledgement: one that is not answered is repeated as it was."""
+
 HISTORY = 10_000
 DEAD_CAP = 10_000
 _CHARGES = re.compile(rb"(\d{1,15}),(\d{1,15}),(\d{1,15})")
@@ -68,11 +71,10 @@ class Ack(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     log: bytes | None = None  # output of the attempt, by store/queues/run_records.py
 
     @property
-    def children_bytes(self) -> int:
-        """Bytes that its children and its output add to a turn."""
-        return (
-            sum(len(child.packed.data) for child in self.children) + len(self.left_behind or b"") + len(self.log or b"")
-        )
+    def payload_bytes(self) -> int:
+        """Bytes that its result, its children and its output add to a turn."""
+        own = len(self.result or b"") + len(self.left_behind or b"") + len(self.log or b"")
+        return own + sum(len(child.packed.data) for child in self.children)
 
 
 class FetchedRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):

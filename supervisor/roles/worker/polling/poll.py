@@ -25,7 +25,7 @@ from supervisor.core.supervision.states import SlotState
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.child import ChildContext
 from supervisor.store.queues.sessions import check_session
-from supervisor.store.wire.poll import CHILDREN_BYTES_MAX, CHILDREN_MAX, Ack, TurnCalls, TurnReply
+from supervisor.store.wire.poll import CHILDREN_MAX, PAYLOADS_BYTES_MAX, Ack, TurnCalls, TurnReply
 
 ACKS_MAX = 200
 WANT_MAX = 200
@@ -116,9 +116,9 @@ class PollSession:
         return self._open
 
     def _next_acks(self) -> list[Ack]:
-        """Take acknowledgements for one turn, oldest first: at least one; no more children than the script allows."""
+        """Take acknowledgements for one turn, oldest first: at least one; bounded in children and in bytes."""
         if len(self._waiting) <= ACKS_MAX and not any(
-            ack.children or ack.left_behind or ack.log for ack in self._waiting
+            ack.result or ack.children or ack.left_behind or ack.log for ack in self._waiting
         ):
             taken = list(self._waiting)
             self._waiting.clear()
@@ -127,8 +127,8 @@ class PollSession:
         children = size = 0
         while self._waiting and len(taken) < ACKS_MAX:
             children += len(self._waiting[0].children)
-            size += self._waiting[0].children_bytes
-            if taken and (children > CHILDREN_MAX or size > CHILDREN_BYTES_MAX):
+            size += self._waiting[0].payload_bytes
+            if taken and (children > CHILDREN_MAX or size > PAYLOADS_BYTES_MAX):
                 break
             taken.append(self._waiting.popleft())
         return taken

@@ -4,6 +4,7 @@
 -- first. The wheel below is smooth: the slots of one class are as far apart as can be, and no ten in a row lack any.
 -- Includes  waiting
 local KEYS_MAX = 40
+local BYTES_MAX = 1048576 -- of one reply, and the run that goes beyond: no caller waits for any size, and a turn is repeated as it was
 local WHEEL = { 0, 1, 0, 0, 1, 0, 2, 0, 1, 0 }
 local WEIGHTS = { [0] = 6, 3, 1 }
 
@@ -48,7 +49,7 @@ local function decide(open, ids, skip, most, is_suspect)
     over = {}, spared = {}, known = {}, seen = 0 }
   local are_ids = string.find(table.concat(ids), ID) ~= nil -- as mostly: one look at all is cheaper
   for n, id in ipairs(ids) do
-    if #plan.given == most or t.keys <= 0 then break end
+    if #plan.given == most or t.keys <= 0 or t.bytes <= 0 then break end
     plan.seen = n
     local is_run = data[n] and id ~= '' and (are_ids and #id <= ID_MAX or is_id(id))
     local header = is_run and not skip[n] and header_of(data[n])
@@ -91,6 +92,7 @@ local function decide(open, ids, skip, most, is_suspect)
       plan.tokens[#plan.tokens + 1] = id
       plan.tokens[#plan.tokens + 1] = token
       plan.given[#plan.given + 1] = n
+      t.bytes = t.bytes - #data[n]
     end
   end
   plan.data, plan.att = data, att
@@ -156,7 +158,7 @@ end
 -- counted. Returns how many were taken.
 local function take(open, class, list, limit)
   local queue, taken, step, is_suspect = open.name, 0, limit, class == 's'
-  while taken < limit and t.looks > 0 and t.keys > 0 do
+  while taken < limit and t.looks > 0 and t.keys > 0 and t.bytes > 0 do
     local ids = read('LRANGE', list, 0, math.min(step, t.looks) - 1) or {}
     local skip = stale_drop(queue, list, ids)
     local plan = skip and #ids > 0 and decide(open, ids, skip, limit - taken, is_suspect)
@@ -248,7 +250,7 @@ end
 local function fetch(turn)
   t = turn
   t.slots, t.buckets, t.lines, t.admitted, t.healed, t.heals, t.looks = {}, {}, {}, {}, {}, 0, t.want + LOOK_MAX
-  t.keys, t.at = 3 * t.want + KEYS_MAX, whole(t.now)
+  t.keys, t.bytes, t.at = 3 * t.want + KEYS_MAX, BYTES_MAX, whole(t.now)
   t.first_token = t.session .. '|1|' .. t.at
   for _, open in ipairs(t.open) do
     open.lens, open.had_room = {}, open.room > 0

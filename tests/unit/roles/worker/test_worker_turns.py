@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.effects import Call
 from supervisor.core.errors import EXIT_RESTART
-from supervisor.core.model import Kind, Outcome
+from supervisor.core.model import PAYLOAD_BYTES_MAX, Kind, Outcome
 from supervisor.roles.worker.polling.poll import ACKS_MAX, KEPT_MAX, PollSession, SessionLostError
 from supervisor.store.keys import Keys
 from supervisor.store.queues.runs import Queues
 from supervisor.store.wire.envelope import Packed
-from supervisor.store.wire.poll import CHILDREN_BYTES_MAX, CHILDREN_MAX, Ack, Child, TurnReply
+from supervisor.store.wire.poll import CHILDREN_MAX, PAYLOADS_BYTES_MAX, Ack, Child, TurnReply
 
 
 class Recorded(Queues):
@@ -188,9 +189,19 @@ def test_a_turn_carries_a_bounded_weight_of_children() -> None:
     """A thousand children of 64 KiB would hold Redis up for everybody."""
     subject = turns()
     for name in ("r1", "r2", "r3"):
-        subject.acknowledge(ack(name, children=40, size=CHILDREN_BYTES_MAX // 80))
+        subject.acknowledge(ack(name, children=40, size=PAYLOADS_BYTES_MAX // 80))
 
     assert sent(subject.call(want=0)) == (1, ["r1", "r2"])
+
+
+def test_a_turn_carries_a_bounded_weight_of_results() -> None:
+    """200 of 64 KiB took longer over a slow link than a caller waits, and so did the same turn each time it came again."""
+    subject = turns()
+    for number in range(ACKS_MAX):
+        subject.acknowledge(msgspec.structs.replace(ack(f"r{number}"), result=b"x" * PAYLOAD_BYTES_MAX))
+
+    most = PAYLOADS_BYTES_MAX // PAYLOAD_BYTES_MAX
+    assert sent(subject.call(want=0)) == (1, [f"r{number}" for number in range(most)])
 
 
 @given(st.lists(st.sampled_from(["end", "ask", "answer"]), max_size=60))
