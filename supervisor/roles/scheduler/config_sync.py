@@ -1,7 +1,8 @@
 """Bringing the schedules of this replica's configuration into Redis, step by step, behind everything that is on time.
 
 Guarantees
-    One question to Redis for each call of ``work``. A set that is in place costs one question.
+    One question to Redis for each call of ``work``. A set that is in place costs one question every few seconds: if it
+    is not any more, it is brought in again.
     ``is_outdated`` names schedules that this set is about to change or remove, from the first question of a term on:
     edited while nobody led, they do not fire once more as they were.
     Nothing is changed before every stored schedule was compared, so that a clash with a dynamic
@@ -60,9 +61,9 @@ RETRY_NS = 1000 * MILLISECOND_NS
 REFUSED_NS = 60_000 * MILLISECOND_NS
 """How long after a clash the whole is compared again: somebody may have deleted the dynamic schedule."""
 
-OLDER_NS = 5000 * MILLISECOND_NS
-"""How long after a newer set was found to rule it is asked again: its last replica may have gone, for a deploy that is
-rolled back while this one leads. A replica counts as gone two lease durations after it was last seen."""
+AGAIN_NS = 5000 * MILLISECOND_NS
+"""How long after the answer that a set is in place, or that a newer one rules, it is asked again. Redis may lose its
+last moments unseen by the election; the last replica with the newer set may go, and counts as live for two leases."""
 
 T = TypeVar("T")
 
@@ -137,7 +138,7 @@ class ConfigSync:
 
         self._refused: tuple[str, ...] = ()  # the clashes that were told
         self._put_off: tuple[str, ...] = ()  # the refusals that were told
-        self._older_nonce = ""  # the term in which it was told that a newer set rules
+        self._told: tuple[str, BeginCode | None] = ("", None)  # the answer that was told, and in which term
 
     def begin(self) -> None:
         """Start a term."""
@@ -189,15 +190,16 @@ class ConfigSync:
         now = self._round
         now.revision, now.begun_ms = begin.revision, begin.now_ms
         if begin.code is BeginCode.NEEDED:
+            if self._told == (term.nonce, BeginCode.APPLIED):
+                self._tell_lost()
             now.phase = SyncPhase.COMPARE
             now.missing = dict(self._places)
         else:
-            is_applied = begin.code is BeginCode.APPLIED
             now.phase, self._refused, self._put_off = SyncPhase.DONE, (), ()
-            self.wake_ns = NEVER_NS if is_applied else self._clock.elapsed_ns() + OLDER_NS
-            if is_applied or self._older_nonce != term.nonce:
-                self._tell(applied=is_applied)
-            self._older_nonce = "" if is_applied else term.nonce
+            self.wake_ns = self._clock.elapsed_ns() + AGAIN_NS
+            told, self._told = self._told, (term.nonce, begin.code)
+            if told != self._told:
+                self._tell(applied=begin.code is BeginCode.APPLIED)
 
     def _leave(self, term: Term) -> Steps[None]:
         """Let new dynamic schedules come that the set of before, half brought in, may keep away."""
@@ -291,10 +293,10 @@ class ConfigSync:
         now = self._round
         is_applied = not now.clashes and not now.refused
         call = self._calls.end(term, digest=self._digest, is_applied=is_applied, part=now.part())
-        if not (yield from ask_once(call)):  # Redis went back meanwhile
+        if not (yield from ask_once(call)):
+            self._tell_lost()
             self._round = _SyncRound(nonce=now.nonce)
             return
-        now.phase = SyncPhase.DONE
         clashes, put_off = tuple(sorted(set(now.clashes))), tuple(now.refused)
         if (clashes, put_off) != (self._refused, self._put_off) or is_applied:
             if clashes:
@@ -303,10 +305,14 @@ class ConfigSync:
                 names = list(put_off[:TOLD_MAX])
                 self._report("schedules_put_off", schedules=names, count=len(put_off), reason=now.reason)
             self._tell(applied=is_applied)
-        self._refused, self._put_off, self._older_nonce = clashes, put_off, ""
-        again_ns = 0 if now.removed else REFUSED_NS  # one that went may have been in the way
-        self.wake_ns = NEVER_NS if is_applied else self._clock.elapsed_ns() + again_ns
+        self._refused, self._put_off = clashes, put_off
+        self._told = now.nonce, BeginCode.APPLIED if is_applied else None
+        refused_ns = 0 if now.removed else REFUSED_NS  # one that went may have been in the way
+        self.wake_ns = self._clock.elapsed_ns() + (AGAIN_NS if is_applied else refused_ns)
         self._round = _SyncRound(nonce=now.nonce, phase=SyncPhase.DONE)  # let go of what was compared
+
+    def _tell_lost(self) -> None:
+        self._report("declaring_unanswered", error="Redis went back to before a part of the set; it is compared anew")
 
     def _tell(self, *, applied: bool) -> None:
         now = self._round

@@ -67,6 +67,29 @@ def test_a_leader_that_heard_of_no_removal_goes_by_the_new_definition() -> None:
     assert jobs == {"new.job"}
 
 
+def test_a_configuration_that_redis_lost_is_brought_in_again_in_the_same_term() -> None:
+    """A fail-over right after the deploy; no renewal is lost. Its schedules were silent for the rest of the term."""
+    with planned(every(10, "former", overlap="allow"), **FOR_HOURS) as plan:
+        plan.until(20)
+        copies: list[Any] = []
+
+        def copy() -> None:
+            if len(plan.server.granted) == 2 and not copies:
+                copies.append(plan.server.snapshot())
+
+        plan.world.on_executed.append(copy)
+        replace(plan, every(10, "newer", overlap="allow"))
+        plan.advance(1)
+        assert plan.server.store.raw.hkeys(plan.keys.schedule_def) == [b"newer"]
+        plan.server.restore(copies[0])
+        lost = plan.world.now_ns // S
+        plan.advance(40)
+        assert plan.server.store.raw.hkeys(plan.keys.schedule_def) == [b"newer"]
+        assert len([at for at in plan.fired("newer") if at > lost]) >= 3
+        assert [at for at in plan.fired("former") if at > lost + 10] == []
+        assert len(plan.server.granted) == 2
+
+
 @pytest.mark.parametrize("defined", ["by a configuration", "by a command"])
 def test_a_rename_that_moves_drawn_times_fires_nothing_of_the_past(defined: str) -> None:
     """``H`` is drawn from the id: the new name's time of this day has passed, and the old one has run."""

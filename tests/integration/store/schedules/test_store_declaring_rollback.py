@@ -7,6 +7,7 @@ import pytest
 from supervisor.core.model import ScheduleDef
 from supervisor.settings.schedules.complete import schedules_digest
 from supervisor.store.election.leases import CandidateInfo
+from supervisor.store.schedules.definitions import Change, Definitions
 from tests.integration.store.schedules.declaration import OTHER, Declaration
 from tests.kit.builders import StoreCalls, schedule
 from tests.kit.stepper import term_of
@@ -23,6 +24,18 @@ def holder(desk: Declaration, replica: str, definitions: list[ScheduleDef]) -> N
     """Let a standby be seen that holds ``definitions``."""
     info = CandidateInfo(replica=replica, schedules_digest=schedules_digest(definitions))
     desk.world.run(desk.world.campaign_call(replica, OTHER, info=info))
+
+
+def copy_of(desk: Declaration) -> dict[bytes, bytes]:
+    """Return everything that Redis has."""
+    return {key: desk.world.raw.dump(key) for key in desk.world.raw.scan_iter()}
+
+
+def restore(desk: Declaration, data: dict[bytes, bytes]) -> None:
+    """Let Redis go back to ``data``."""
+    desk.world.raw.flushall()
+    for key, value in data.items():
+        desk.world.raw.restore(key, 0, value)
 
 
 @pytest.mark.parametrize("stops_after", range(1, 7))
@@ -91,12 +104,64 @@ def test_a_set_is_not_in_place_where_redis_went_back_while_it_was_brought_in(
     declaring, term = desk.declaring(*newer), term_of(view)
     for _ in range(kept):
         desk.stepper.once(declaring, term)
-    data = {key: desk.world.raw.dump(key) for key in desk.world.raw.scan_iter()}
+    data = copy_of(desk)
     for _ in range(lost - kept):
         desk.stepper.once(declaring, term)
-    desk.world.raw.flushall()
-    for key, value in data.items():
-        desk.world.raw.restore(key, 0, value)
+    restore(desk, data)
     desk.stepper.until(lambda: declaring.is_done(term), declaring, term)
 
     assert sorted(desk.world.stored()) == [each.id for each in newer]
+
+
+@pytest.mark.parametrize("kept", range(8))
+def test_a_set_that_redis_loses_with_its_last_moments_is_brought_in_again(desk: Declaration, kept: int) -> None:
+    """A fail-over that loses no renewal of the lease is no loss to the election: the same term goes on."""
+    former = [schedule(f"f{number:03}") for number in range(300)]
+    newer = [schedule(f"s{number:03}") for number in range(300)]
+    view = desk.world.lead("a")
+    desk.declare(view, *former)
+    declaring, term = desk.declaring(*newer), term_of(view)
+    for _ in range(kept):
+        desk.stepper.once(declaring, term)
+    data = copy_of(desk)
+    desk.stepper.until(lambda: declaring.is_done(term), declaring, term)
+    assert sorted(desk.world.stored()) == [each.id for each in newer]
+    restore(desk, data)
+    desk.stepper.now_ns += MINUTE_NS
+    desk.stepper.until(lambda: declaring.is_done(term), declaring, term)
+
+    assert sorted(desk.world.stored()) == [each.id for each in newer]
+
+
+def test_a_part_of_a_former_set_that_comes_late_does_not_stay(desk: Declaration) -> None:
+    """The network may hold a question whose repetition was answered long ago; its term is still the newest one."""
+    former, newer = [schedule("a"), schedule("b")], [schedule("a", every_ms=5000), schedule("c")]
+    view = desk.world.lead("a")
+    term = term_of(view)
+    desk.declare(view, *former)
+    declaring = desk.declaring(*newer)
+    desk.stepper.until(lambda: declaring.is_done(term), declaring, term)
+    calls = Definitions(desk.world.keys)
+    late = [Change(definition=each) for each in former]
+    desk.world.run(calls.page(term, digest=schedules_digest(former), changes=late, wall_ms=1, part="1 1"))
+    desk.world.run(calls.remove(term, ids=["c"], part="1 2"))
+    assert sorted(desk.world.stored()) == ["a", "b"]
+    desk.stepper.now_ns += MINUTE_NS
+    desk.stepper.until(lambda: declaring.is_done(term), declaring, term)
+
+    assert {name: found.definition for name, found in desk.world.stored().items()} == {each.id: each for each in newer}
+    assert len(desk.stepper.events("declaring_unanswered")) == 1
+
+
+def test_a_set_that_is_in_place_asks_now_and_then_and_says_so_once(desk: Declaration) -> None:
+    """A term may last for months."""
+    view = desk.world.lead("a")
+    declaring, term = desk.declaring(schedule("a")), term_of(view)
+    desk.stepper.until(lambda: declaring.is_done(term), declaring, term)
+    asked = len(desk.stepper.asked)
+    for _ in range(3):
+        desk.stepper.now_ns += MINUTE_NS
+        desk.stepper.until(lambda: declaring.is_done(term), declaring, term)
+
+    assert desk.stepper.asked[asked:] == ["declare_begin"] * 3
+    assert [event for event, _ in desk.stepper.told] == ["schedules_declared"]
