@@ -91,7 +91,7 @@ class Prefetcher:
         self.last_change = changes[-1][0]
         self._cursor = self._cursor.wanting()
         for _, fields in changes:
-            if fields.get("kind") in {"delete", "remove"}:  # its id may come again, and count its revisions anew
+            if fields.get("kind") in {"delete", "remove", "upsert", "declare"}:  # its revisions may come again
                 self._catalogue.forget(fields.get("schedule", ""))
             if fields.get("kind") in {"delete", "remove", "pause"}:
                 self.marks.forget(fields.get("schedule", ""))

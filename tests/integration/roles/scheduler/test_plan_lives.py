@@ -67,6 +67,22 @@ def test_a_leader_that_heard_of_no_removal_goes_by_the_new_definition() -> None:
     assert jobs == {"new.job"}
 
 
+def test_a_revision_that_redis_lost_and_gives_again_means_what_is_stored() -> None:
+    """A fail-over that loses no renewal goes unnoticed by the election; the leader fired what was lost, for ever."""
+    new = Template(job="new.job", kind=Kind.SYNC)
+    with planned(every(HOUR, "static"), **FOR_HOURS) as plan:
+        plan.until(20)
+        copy = plan.server.snapshot()
+        plan.upsert(every(10, "t", overlap="allow"))
+        plan.server.restore(copy)
+        plan.upsert(every(10, "t", overlap="allow", template=new))
+        plan.advance(40)
+        stored = plan.server.store.raw.hgetall(plan.keys.queue("default").data)
+        jobs = {unpack(data).template.job for name, data in stored.items() if name.startswith(b"t@")}
+        assert len(plan.server.granted) == 1
+    assert jobs == {"new.job"}
+
+
 def test_a_configuration_that_redis_lost_is_brought_in_again_in_the_same_term() -> None:
     """A fail-over right after the deploy; no renewal is lost. Its schedules were silent for the rest of the term."""
     with planned(every(10, "former", overlap="allow"), **FOR_HOURS) as plan:
