@@ -283,6 +283,8 @@ class HttpProtocol(web.RequestHandler):
         message: str | None = None,  # noqa: ARG002 - the parser's words
     ) -> web.StreamResponse:
         """Return the answer to a request that reached no handler: it cannot be parsed, or a mistake of ours."""
+        if isinstance(exc, UnicodeEncodeError):  # aiohttp repeats an Expect that it does not know, of any bytes
+            status = 400
         if status < 500:
             log.debug("request_malformed", status=status, reason=type(exc).__name__)
         else:
