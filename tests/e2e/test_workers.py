@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from supervisor.core.model import Envelope, Kind, Template
+from supervisor.core.retry import Retry
 from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
 from supervisor.store.queues.runs import Queues
@@ -219,6 +220,23 @@ def test_a_coroutine_that_blocks_its_loop_is_charged_and_not_those_whose_time_it
     assert site.dead() == {"blocking": ("crashed", "killed at a hard timeout", 1)}
     assert not site.ended("crashed").keys() & set(brief), "nobody is charged for the time that another took"
     assert Counter(run_id for run_id, *_ in site.starts()) == {"blocking": 2, **dict.fromkeys(brief, 2)}
+    assert site.is_sound()
+
+
+def test_a_coroutine_whose_times_are_one_ends_and_costs_no_process(site: Site) -> None:
+    """It was asked to stop at the moment at which its process was killed, with all neighbours: for each such record."""
+    hasty = [f"hasty-{number}" for number in range(10)]
+    tree = site.tree("one")
+    site.enqueue("neighbour", job="innocent", seconds=1)
+    site.wait_for_starts(1)
+    once = {"retry": Retry(attempts=1)}
+    site.enqueue(*hasty, job="innocent", seconds=60, timeout_s=0.01, soft_timeout_s=0.01, **once)  # type: ignore[arg-type]
+
+    wait_until(lambda: site.ended("dead").keys() == set(hasty), what="those to have ended")
+    site.wait_for_ok("neighbour")
+
+    assert Counter(run_id for run_id, *_ in site.starts()) == dict.fromkeys(("neighbour", *hasty), 1)
+    assert tree.events("child_exited") == []
     assert site.is_sound()
 
 

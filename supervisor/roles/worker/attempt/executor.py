@@ -47,7 +47,7 @@ _GAVE_WAY = {
     UnwantedReason.REPLACED: (Outcome.REPLACED, "asked to make room for a newer run"),
     UnwantedReason.CANCELLED: (Outcome.CANCELLED, "a person asked for its end"),
 }
-TIMEOUT_S_MIN = 0.01  # whatever a record says: a hard timeout costs a process
+SOFT_S_MIN, TO_END_S_MIN = 0.01, 0.2  # whatever a record says: a job that ends when it is asked to costs no process
 _SPANS_MAX = 1000
 _OF_DATA = (ValueError, TypeError, ArithmeticError, LookupError, RecursionError)
 
@@ -215,7 +215,8 @@ class Executor:
         if span is None:
             if len(self._spans) >= _SPANS_MAX:
                 self._spans.clear()
-            soft_s, hard_s = (max(TIMEOUT_S_MIN, each) for each in (template.soft_after_s, template.timeout_s))
+            soft_s = max(SOFT_S_MIN, template.soft_after_s)
+            hard_s = max(soft_s + TO_END_S_MIN, template.timeout_s)
             span = self._spans[key] = (round(soft_s * SECOND_NS), round(hard_s * SECOND_NS))
         execution.soft_ns = now_ns + span[0]
         execution.hard_ns = now_ns + span[1]

@@ -31,13 +31,26 @@ def test_a_run_becomes_a_call_with_converted_arguments_and_a_context(stage: Stag
     assert (soft_ns, hard_ns) == (9_000_000_000, 10_000_000_000)
 
 
-@pytest.mark.parametrize("timeout_s", [0.0, 1e-9])
-def test_a_record_with_next_to_no_time_gets_ten_milliseconds(stage: Stage, timeout_s: float) -> None:
+@pytest.mark.parametrize(
+    ("timeout_s", "soft_timeout_s", "soft_ms", "hard_ms"),
+    [
+        (0.0, None, 10, 210),
+        (1e-9, None, 10, 210),
+        (0.01, 0.01, 10, 210),
+        (0.3, None, 150, 350),
+        (0.4, None, 200, 400),
+        (60.0, 60.0, 60_000, 60_200),
+        (60.0, 0.0, 10, 60_000),
+    ],
+)
+def test_between_being_asked_and_being_killed_a_job_has_the_time_to_end(
+    stage: Stage, timeout_s: float, soft_timeout_s: float | None, soft_ms: int, hard_ms: int
+) -> None:
     """Each hard timeout costs a process, and what was written by hand must not cost one for every run."""
-    execution = stage.begin(fetched(timeout_s=timeout_s))
+    execution = stage.begin(fetched(timeout_s=timeout_s, soft_timeout_s=soft_timeout_s))
 
-    assert execution.hard_ns - stage.clock.now_ns == 10_000_000
-    assert execution.soft_ns <= execution.hard_ns
+    found = execution.soft_ns - stage.clock.now_ns, execution.hard_ns - stage.clock.now_ns
+    assert found == (soft_ms * 1_000_000, hard_ms * 1_000_000)
 
 
 def test_success_carries_the_result_and_its_time_to_live(stage: Stage) -> None:
