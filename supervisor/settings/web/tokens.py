@@ -112,7 +112,7 @@ class Token:
 
         ``replaces``: newer runs of it end older ones with their key, in whatever queue those are.
         """
-        reaches_beyond = bool(self.queues) and (replaces or _matches(job, JOBS_OF_ALL_QUEUES))
+        reaches_beyond = bool(self.queues or self.labels) and (replaces or _matches(job, JOBS_OF_ALL_QUEUES))
         return job not in self.jobs and (reaches_beyond or (self.scope is not Scope.ADMIN and is_powerful(job)))
 
     def remedy(self, job: str, *, replaces: bool = False) -> str:
@@ -121,8 +121,8 @@ class Token:
             return ""
         line = f"jobs={job[:200]} in the token's line"
         if self.scope is Scope.ADMIN:
-            return f"; it reaches every queue, so a token with queues= needs {line}"
-        return f"; such a job needs {line}" + ("" if self.queues else ", or admin")
+            return f"; it reaches every queue, so a token with queues= or labels= needs {line}"
+        return f"; such a job needs {line}" + ("" if self.queues or self.labels else ", or admin")
 
     @property
     def line(self) -> str:

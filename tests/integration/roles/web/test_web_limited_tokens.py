@@ -109,8 +109,8 @@ def test_a_limited_token_ends_the_run_that_it_was_judged_by(api: Any) -> None:
     assert ask(api, "POST", f"{PATH}/runs/r-9/cancel", "queuer", {"queue": "default"})[0] == 403
 
 
-def test_a_token_for_queues_replaces_no_run_of_another_queue(api: Any, store: Store, world: StoreCalls) -> None:
-    """A newer run ends the oldest that has its key, in whatever queue that is."""
+def test_a_token_for_queues_or_labels_replaces_no_run_of_others(api: Any, store: Store, world: StoreCalls) -> None:
+    """A newer run ends the oldest that has its key, of whatever queue and schedule that is."""
     newest = Template(
         job="mail.newest", kind=Kind.ASYNC, concurrency="mail", concurrency_max=1, concurrency_replaces=True
     )
@@ -122,8 +122,9 @@ def test_a_token_for_queues_replaces_no_run_of_another_queue(api: Any, store: St
     run = ask(api, "POST", path, "driver", {})[1]["run"]
     assert world.fetch(SESSION) == [run]
 
-    for refused in (path, body), (f"{PATH}/schedules/newest/trigger", {"args": {"to": "x"}}):
-        code, said = ask(api, "POST", refused[0], "queuer", refused[1])
+    chosen = f"{PATH}/schedules/newest/trigger", {"args": {"to": "x"}}
+    for token, asked in ("queuer", (path, body)), ("queuer", chosen), ("labelled", chosen):
+        code, said = ask(api, "POST", asked[0], token, asked[1])
         assert (code, "needs jobs=mail.newest in the token's line" in said.get("error", "")) == (403, True), said
     assert _giving_way(world) == []
 

@@ -191,6 +191,7 @@ def test_a_token_for_queues_enqueues_no_job_that_reaches_all_of_them() -> None:
     assert not limited.may_enqueue("maintenance.trim_history", "reports")
     assert replace(limited, jobs=("maintenance.trim_history",)).may_enqueue("maintenance.trim_history", "reports")
     assert replace(limited, queues=()).may_enqueue("maintenance.trim_history", "reports")
+    assert replace(limited, queues=(), labels=(("team", "mail"),)).must_name("maintenance.trim_history")
 
 
 @pytest.mark.parametrize(
@@ -200,7 +201,7 @@ def test_a_token_for_queues_enqueues_no_job_that_reaches_all_of_them() -> None:
             Scope.ADMIN,
             ("reports",),
             "maintenance.trim_history",
-            "every queue, so a token with queues= needs jobs=maint",
+            "every queue, so a token with queues= or labels= needs jobs=maint",
         ),
         (Scope.OPERATE, ("reports",), "maintenance.trim_history", "needs jobs=maintenance.trim_history in the token's"),
         (Scope.OPERATE, (), "shell.command", "needs jobs=shell.command in the token's line, or admin"),
