@@ -18,13 +18,13 @@ import os
 import random
 import signal
 import sys
-import traceback
 from typing import NoReturn
 
 from supervisor.core.errors import EXIT_CRASH_LOOP, EXIT_OK, TenureError
 from supervisor.core.supervision.slot import Group
 from supervisor.process.slots import ChildIdentity, Log, SlotSpec
 from supervisor.process.system import linux, signals, systemd
+from supervisor.telemetry.log_lines.render import print_traceback
 
 EXIT_INTERNAL = EXIT_CRASH_LOOP  # 70, EX_SOFTWARE of sysexits(3)
 _STDERR = 2
@@ -111,7 +111,7 @@ def _run(spec: SlotSpec, launch: ChildIdentity, log: Log) -> int:
         log("child_crashed", level="error", slot=spec.name, error=str(error), code=error.exit_code)
         return error.exit_code
     except BaseException as error:  # noqa: BLE001  # the top of a process
-        traceback.print_exc(file=sys.stderr)
+        print_traceback(error)
         log("child_crashed", level="error", slot=spec.name, error=repr(error), code=EXIT_INTERNAL)
         return EXIT_INTERNAL
 

@@ -8,13 +8,13 @@ import os
 import resource
 import select
 import signal
-import traceback
 from collections.abc import Callable
 from pathlib import Path
 
 from supervisor.core.errors import EXIT_CONFIG, EXIT_CRASH_LOOP, EXIT_FAILED, EXIT_OK
 from supervisor.process.child import die_with, flush_streams
 from supervisor.process.system import linux, signals, systemd
+from supervisor.telemetry.log_lines.render import print_traceback
 
 MEMORY_BYTES_MAX = 2 << 30
 """How much more address space than the parent's the check may take."""
@@ -49,8 +49,8 @@ def _fork(function: Callable[[], int], prologue: Callable[[int], None], *, faile
     try:
         prologue(parent_pid)
         code = function()
-    except BaseException:  # noqa: BLE001  # the top of a process: the stack of the parent must not run on
-        traceback.print_exc()
+    except BaseException as error:  # noqa: BLE001  # the top of a process: the stack of the parent must not run on
+        print_traceback(error)
     finally:
         flush_streams()
         os._exit(code)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import traceback
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from supervisor.telemetry.controls import without_controls
+from supervisor.telemetry.controls import escape_controls, without_controls
 from supervisor.telemetry.log_lines.log_sink import LINE_BYTES_MAX
 from supervisor.telemetry.masking import mask_text, text_of
 
@@ -97,6 +98,12 @@ def exception_text(exc_info: Any) -> Event:
         return {}
     rendered = traceback.TracebackException.from_exception(error)
     return {"traceback": end_of_traceback(rendered, chars=TRACEBACK_CHARS_MAX, piece_chars=MESSAGE_CHARS_MAX).rstrip()}
+
+
+def print_traceback(error: BaseException) -> None:
+    """Write the traceback to standard error, masked and without controls, as in the log."""
+    if sys.stderr is not None:
+        sys.stderr.write(escape_controls(exception_text(error)["traceback"]) + "\n")
 
 
 def _exception_of(exc_info: Any) -> BaseException | None:

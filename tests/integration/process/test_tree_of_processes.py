@@ -92,13 +92,16 @@ def test_the_server_is_started_without_blocked_signals(make_tree: Make) -> None:
 
 
 def test_a_crashed_child_is_replaced_and_says_why(make_tree: Make) -> None:
-    """The traceback on standard error, an event in the log, a new process in the slot."""
+    """The traceback on standard error, without secrets and controls, an event in the log, a new process in the slot."""
     tree = make_tree([["agent", "agent", "idle"], ["io", "worker", "crash_once"]])
     tree.wait_for("child_started", slot="io", generation=2)
     tree.wait_for("tree_ready")
     crash = tree.events("child_crashed")[0]
     assert (crash["slot"], crash["code"]) == ("io", 70)
     assert "the role failed on purpose" in tree.errors
+    assert "in crash_once" in tree.errors
+    assert "hunter2" not in tree.errors
+    assert "\x1b" not in tree.errors
     assert tree.stop() == 0
 
 

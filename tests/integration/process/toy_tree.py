@@ -80,7 +80,7 @@ def crash(toy: Toy) -> int:
 def crash_once(toy: Toy) -> int:
     toy.ready()
     if toy.launch.generation == 1:
-        raise RuntimeError("the role failed on purpose")
+        raise RuntimeError("the role failed on purpose, with password=hunter2 \x1b[2J")
     return toy.idle()
 
 
