@@ -97,7 +97,13 @@ def describe_death(
 
 
 def assign(
-    held: Sequence[HeldRun], table: Iterable[Inflight] | None, *, death: Death, now_ns: int, turned_ns: int = 0
+    held: Sequence[HeldRun],
+    table: Iterable[Inflight] | None,
+    *,
+    death: Death,
+    now_ns: int,
+    turned_ns: int = 0,
+    turn_ms: int | None = None,
 ) -> list[Release]:
     """Return the release of each held run, in their order.
 
@@ -108,11 +114,12 @@ def assign(
         now_ns: with an overrun, no run whose deadline is later than this overran.
         turned_ns: when the process last showed that its loop turned; 0: never. One that executes a run at a time in its
             main thread shows it before and after each.
+        turn_ms: Redis' time of its last turn that was answered: it never read what it was given later. None: not known.
     """
     if death is Death.NODE_LOST:
         return [Release.VANISHED] * len(held)
     entries = {(entry.execution, entry.attempt): entry for entry in table or ()}
-    found = [entries.get((run.execution, run.attempt)) for run in held]
+    found = [entries.get((run.execution, run.attempt)) or _unread(run, turn_ms) for run in held]
     if death is Death.STOPPED:
         return [_uncharged(entry) for entry in found]
     overdue = _overdue(entries.values(), now_ns) if death is Death.OVERRUN else []
@@ -128,6 +135,12 @@ def assign(
         _blame(entry, is_one=is_one, is_known=table is not None) if state in suspected else _uncharged(entry)
         for entry, state in zip(found, states, strict=True)
     ]
+
+
+def _unread(run: HeldRun, turn_ms: int | None) -> Inflight | None:
+    """Return the entry of a run that came with a turn never answered; None for any other, which may have begun."""
+    is_unread = turn_ms is not None and run.fetched_ms > turn_ms
+    return Inflight(run.execution, run.attempt, RunState.FETCHED, 0) if is_unread else None
 
 
 def _overdue(entries: Iterable[Inflight], now_ns: int) -> list[Inflight]:

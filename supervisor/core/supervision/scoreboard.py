@@ -29,8 +29,7 @@ _SEQLOCK_TRIES = 1000
 _WORD_MAX = (1 << 64) - 1
 _STATES = {state.value: state for state in RunState}
 _ENDPOINT_WORDS = slice(40, HEADER_WORDS)
-ENDPOINT_BYTES_MAX = 8 * (HEADER_WORDS - 40)
-"""Room for the longest name that DNS allows and a port: 253 + 6."""
+ENDPOINT_BYTES_MAX = 8 * (HEADER_WORDS - 40)  # room for the longest name that DNS allows and a port: 253 + 6
 
 
 class _Word:
@@ -90,6 +89,7 @@ class Row(_Block):
     done = _Word(19)  # runs finished
     redis_ok_ns = _Word(20)  # last time Redis answered it
     asking_ns = _Word(37)  # since when it waits for Redis; 0: it does not, or was answered
+    turn_ms = _Word(31)  # Redis' time of its last turn that was answered; 0: none was
     ill_resources = _Word(30)  # of jobs: how many did not answer when they were last asked
     rss_kib = _Word(28)  # resident memory, as last looked at
     suspect = _Word(40)  # roles.worker.suspects.Part; the next process of the slot reads what its predecessor had

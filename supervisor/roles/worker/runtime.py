@@ -194,7 +194,6 @@ class WorkerRuntime:
         """
         self._confirmed_ns = self._asked_ns
         metrics.TURN_SECONDS.observe((self.clock.elapsed_ns() - self._asked_ns) / SECOND_NS)
-        self.presence.redis_answered()
         self.outage.answered()
         self.settled(reply)
         self._report()
@@ -233,6 +232,7 @@ class WorkerRuntime:
         for ack in acks:
             self.presence.settled((ack.queue, ack.run_id), ack.attempt, ack.fetched_ms)
         self.polls.refused_acks.answered(reply, self.clock.elapsed_ns())
+        self.presence.turned(reply.now_ms)
         self._unreported.append((acks, reply))
 
     def _report(self) -> None:

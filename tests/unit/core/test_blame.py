@@ -203,6 +203,21 @@ def test_every_death_is_charged_or_makes_suspects(states: tuple[RunState | None,
         assert (charged, suspects) == (1, 0) or (charged == 0 and suspects > 1)
 
 
+@pytest.mark.parametrize("death", [Death.STOPPED, Death.OVERRUN])
+def test_what_a_turn_without_an_answer_brought_has_not_begun(death: Death) -> None:
+    """One that leaves in an outage never read it; Redis, gone back, may hold one that ended, which was brought before."""
+    table = [entry("slow", RunState.STARTED, deadline_ns=NOW)]
+    for turn_ms, how in {
+        6: Release.UNSTARTED,
+        0: Release.UNSTARTED,
+        7: Release.INTERRUPTED,
+        8: Release.INTERRUPTED,
+    }.items():
+        found = assign(held("slow", "unread"), table, death=death, now_ns=NOW, turned_ns=NOW, turn_ms=turn_ms)
+        assert found[1] is how
+    assert assign(held("unread"), None, death=Death.STOPPED, now_ns=NOW) == [Release.INTERRUPTED]
+
+
 def test_the_loss_of_a_node_charges_nobody() -> None:
     """Power and networks fail without any job's help."""
     found = blamed(held("a", "b"), [entry("a", RunState.STARTED)], death=Death.NODE_LOST)

@@ -34,6 +34,7 @@ class DeadWorker:
     table: tuple[Inflight, ...] | None  # None: not known
     how: str  # it died, for people
     turned_ns: int = 0  # when it last showed that its loop turned; 0: not known
+    turn_ms: int | None = None  # Redis' time of its last turn that was answered; None: not known
 
 
 class LocalWorkers:
@@ -153,7 +154,9 @@ class LocalWorkers:
         if is_stopping:
             death = Death.STOPPED
         session = session_name(self._replica, name, generation)
-        return DeadWorker(slot, generation, session, death, table, how, row.beat_ns if table is not None else 0)
+        if table is None:
+            return DeadWorker(slot, generation, session, death, table, how)
+        return DeadWorker(slot, generation, session, death, table, how, row.beat_ns, row.turn_ms)
 
 
 def _has_process(row: Row) -> bool:

@@ -66,6 +66,7 @@ class Reaper:
         counter: int | None = None,
         now_ns: int = 0,
         turned_ns: int = 0,
+        turn_ms: int | None = None,
     ) -> bool:
         """Condemn ``session``, give back its runs, bury it; return False if it beat since ``counter`` was read.
 
@@ -77,11 +78,12 @@ class Reaper:
             counter: only if its beat counter still is this.
             now_ns: when it died, at the latest.
             turned_ns: when it last showed that its loop turned.
+            turn_ms: Redis' time of its last turn that was answered; None: not known.
         """
         if not self._run(self._sessions.condemn(session, counter)):
             return False
         how, left = how or _HOW.get(death, ""), None if table is None else tuple(table)
-        judged = partial(assign, table=left, death=death, now_ns=now_ns, turned_ns=turned_ns)
+        judged = partial(assign, table=left, death=death, now_ns=now_ns, turned_ns=turned_ns, turn_ms=turn_ms)
         reasons, is_whole = self._give_back(session, judged, how)
         if is_whole:
             self._run(self._sessions.bury(session))

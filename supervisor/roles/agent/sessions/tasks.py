@@ -94,7 +94,7 @@ class SessionTasks:
             now_ns = self.clock.elapsed_ns()
             self.reaper.reclaim(
                 worker.session, death=worker.death, how=worker.how, table=worker.table, now_ns=now_ns,
-                turned_ns=worker.turned_ns,
+                turned_ns=worker.turned_ns, turn_ms=worker.turn_ms,
             )  # fmt: skip
             self.workers.mark_reclaimed(worker)
 

@@ -125,6 +125,11 @@ class WorkerHeartbeat:
             self.row.asking_ns = 0
         self.row.progress += 1
 
+    def turned(self, now_ms: int) -> None:
+        """Report that a turn was answered just now, at ``now_ms`` by Redis: it brought nothing later than that."""
+        self.row.turn_ms = now_ms
+        self.redis_answered()
+
     def request(self, verb: Verb) -> bool:
         """Ask the parent for something that concerns this process; False if it has not seen the last request yet."""
         is_asked = self.row.request(verb, self._slot, self._generation)

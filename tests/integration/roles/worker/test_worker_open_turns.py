@@ -96,6 +96,7 @@ def test_what_could_not_go_back_before_a_long_job_goes_back_while_it_runs(sync_s
             wait_until(lambda: worker.is_relieved, what="the relief", bound_s=20)
             with no_alarm():
                 assert (len(sync_shop.history()), sync_shop.store.raw.llen(ready)) == (number, COUNT - number - 1)
+                assert sync_shop.board.rows[0].asking_ns == 0, "a worker that was answered is cut off from nothing"
         elif number >= COUNT // 2 and not slow:
             worker._pace._jobs.clear()  # as if the next one was of another job
             worker.is_relieved = False

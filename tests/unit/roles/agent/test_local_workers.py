@@ -57,13 +57,14 @@ def test_the_parent_says_why_it_died(board: Board, cause: Cause, phase: Phase, d
     assert [entry.state for entry in dead.table] == [RunState.STARTED]
 
 
-def test_the_board_says_when_its_loop_last_turned(board: Board) -> None:
+def test_the_board_says_when_its_loop_last_turned_and_what_it_read(board: Board) -> None:
     """Whether it stood still at a deadline depends on it; the beat of the next process says nothing."""
     board.rows[1].ended_generation, board.rows[1].cause, board.rows[1].beat_ns = 1, Cause.OVERRUN, 5
-    assert [each.turned_ns for each in workers(board).dead()] == [5]
+    board.rows[1].turn_ms = 6
+    assert [(each.turned_ns, each.turn_ms) for each in workers(board).dead()] == [(5, 6)]
     row = board.rows[1]
     row.generation = row.child_generation = row.ended_generation = 2
-    assert [each.turned_ns for each in workers(board).dead()] == [0, 5]
+    assert [(each.turned_ns, each.turn_ms) for each in workers(board).dead()] == [(0, None), (5, 6)]
 
 
 @pytest.mark.parametrize("went_on", [False, True])
