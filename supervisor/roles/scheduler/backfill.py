@@ -67,6 +67,7 @@ class Backfills:
         self._refused_until_ns: dict[str, int] = {}  # backfills that Redis refuses
         self._seen: Inspection | None = None  # of the schedule of the first one
         self._backfilled: frozenset[int] | None = None  # what earlier ones enqueued of its next chunk, if it is forced
+        self._step_max = STEP_MAX  # halved by a question without an answer, doubled by one with
         self._nonce = ""
         self._is_asked = True
         self._look_ns = 0
@@ -110,6 +111,7 @@ class Backfills:
             if isinstance(error, StoreRefusedError) and not (error.concerns_client or is_look):
                 self._refused_until_ns[self._active.popleft().id] = now_ns + REFUSED_NS  # the others take their turns
             else:
+                self._step_max = max(1, self._step_max // 2)
                 self._hold(HELD_NS)
         return bool(self._active) and self._clock.elapsed_ns() >= self._free_ns
 
@@ -140,6 +142,7 @@ class Backfills:
         assert seen is not None
         made = self._failing(term, backfill) if seen.record is None else self._running(term, backfill, seen)
         stepped: Stepped = yield from ask_once(made.call)
+        self._step_max = min(STEP_MAX, 2 * self._step_max)
         count = stepped.backfill.enqueued - backfill.enqueued if stepped.backfill else 0
         if count and made.template is not None:
             self._report("backfilled", queue=made.template.queue, job=made.template.job, count=count)
@@ -187,7 +190,7 @@ class Backfills:
 
     def _chunk(self, backfill: Backfill, definition: ScheduleDef, seen: Inspection) -> Chunk:
         # A tenth of a second's worth at a time, so that whatever becomes due meanwhile waits no longer than that.
-        limit = min(STEP_MAX, max(1, self._rate_per_s // 10), backfill.limit - backfill.enqueued)
+        limit = min(self._step_max, max(1, self._rate_per_s // 10), backfill.limit - backfill.enqueued)
         return next_chunk(
             trigger_of(definition),
             replace(known_of(seen), backfilled=self._backfilled or frozenset()),

@@ -178,7 +178,8 @@ class ConfigSync:
         try:
             yield from _PHASES[self._round.phase](self, term)
         except (StoreUnavailableError, StoreRefusedError) as error:
-            # What was asked may have had its effect; every question can be asked again.
+            # What was asked may have had its effect; every question can be asked again, and a shorter one gets through.
+            self._round.width = max(1, self._round.width // 2)
             self._report("declaring_unanswered", error=str(error))
             self.wake_ns = self._clock.elapsed_ns() + RETRY_NS
             return False
@@ -206,13 +207,12 @@ class ConfigSync:
         yield from ask_once(self._calls.end(term, digest=self._digest, is_applied=False))
         self._round.phase, self.wake_ns = SyncPhase.DONE, NEVER_NS
 
-    def _compare(self, term: Term) -> Steps[None]:
-        del term
+    def _compare(self, _term: Term) -> Steps[None]:
         now = self._round
-        page: RecordPage = yield from ask_once(self._views.browse(now.cursor))
+        page: RecordPage = yield from ask_once(self._views.browse(now.cursor, count=now.width))
         for record in page.items:
             self._meet(record, page.now_ms)
-        now.cursor, now.now_ms = page.cursor, page.now_ms
+        now.cursor, now.now_ms, now.width = page.cursor, page.now_ms, min(BATCH_MAX, 2 * now.width)
         if now.cursor == "0":
             missing = (self._definitions[place] for place in now.missing.values())
             now.differing += [Change(definition=settled(each, None, page.now_ms)) for each in missing]

@@ -28,6 +28,8 @@ from supervisor.roles.scheduler.prefetcher import Prefetcher
 from supervisor.store.schedules.fire import Schedules
 from supervisor.store.wire.fire import NOTHING, FireCode, FireItem, FireReply, FireResult
 
+BYTES_MAX = 512 * 1024  # of the runs of one batch, which must get through within the time of a call
+
 HOLD_NS = 500 * MILLISECOND_NS
 OLD_MS = 500
 """A batch that was put together longer ago, and was not sent, is put together anew: more may be due by now."""
@@ -130,8 +132,10 @@ class FireDispatcher:
     def begin_runs(self, term: Term, begin: Sequence[FireItem], at_ms: int) -> Steps[None]:
         """Start runs that begin without a due time by Redis' ``at_ms``; their successors are found by reading again."""
         held: set[str] = set()
-        for start in range(0, len(begin), FIRE_BATCH_MAX):
-            batch = begin[start : start + FIRE_BATCH_MAX]
+        left = list(begin)
+        while left:
+            batch = left[: _fitting(left[:FIRE_BATCH_MAX], BYTES_MAX)]
+            del left[: len(batch)]
             reply = yield from self._send(term, batch, at_ms)
             self._tell(batch, reply)
             for item, (code, _) in zip(batch, reply.results, strict=True):
@@ -142,13 +146,17 @@ class FireDispatcher:
 
     def batch(self, due: Sequence[DueSchedule], moment: DecisionTime) -> FireBatch:
         """Put together the runs ``due`` owe; the excess goes back into the window."""
-        batch = FireBatch([], {}, [], moment)
+        batch, room = FireBatch([], {}, [], moment), BYTES_MAX
         for ready in due:
-            if len(batch.items) >= FIRE_BATCH_MAX:
+            if len(batch.items) >= FIRE_BATCH_MAX or room <= 0:
                 self._prefetcher.window.put(ready, late_ms=moment.now_ms - moment.grace_ms)
                 continue
             found = self._items(ready, moment, FIRE_BATCH_MAX - len(batch.items))
             if found:
+                if len(found) > 1:
+                    del found[_fitting(found, room) :]  # the others are found again behind them
+                for item in found:
+                    room -= len(item.run.data)
                 batch.items.extend(found)
                 batch.sent[ready.schedule] = ready
             elif found is not None:
@@ -274,6 +282,15 @@ def _is_fired(item: FireItem, result: FireResult) -> bool:
     """Return whether ``item`` was fired, also by an attempt whose answer was lost: then its watermark is there."""
     is_there = result.code is FireCode.DUP and result.mark_ms == item.new_mark_ms
     return result.code is FireCode.FIRED or is_there
+
+
+def _fitting(items: Sequence[FireItem], room: int) -> int:
+    """Return how many of ``items``, one at least, have their runs in ``room`` bytes."""
+    for count, item in enumerate(items):
+        room -= len(item.run.data)
+        if room < 0:
+            return max(count, 1)
+    return len(items)
 
 
 def _queue(part: Sequence[FireItem]) -> str:

@@ -199,29 +199,29 @@ class Prefetcher:
             and self._catalogue.refusal(each.schedule, each.revision) is None
             and self._kept_back.get(each.schedule) != each.revision
         }
-        names = list(unknown)
-        for start in range(0, len(names), PAGE):
-            page = names[start : start + PAGE]
-            bodies = yield from self._client.ask(term, self._schedules.definitions(page))
-            for name, found in zip(page, bodies, strict=True):
-                if found is None:
-                    self._catalogue.forget(name)
-                    continue
-                revision, body = found
-                if not unknown[name] and self._is_outdated(name, body):
-                    self._kept_back[name] = revision
-                    continue
-                self._client.show_life()
-                reason = self._catalogue.learn(name, revision, body, is_dynamic=unknown[name])
-                if reason is not None:
-                    self._client.report("schedule_invalid", schedule=name, reason=reason)
-        followed = list(self._catalogue.followed(seen).items())
-        for start in range(0, len(followed), PAGE):
-            part = followed[start : start + PAGE]
-            bodies = yield from self._client.ask(term, self._schedules.definitions([name for name, _ in part]))
-            for (_, followers), found in zip(part, bodies, strict=True):
-                for known in followers:
-                    known.take_source(None if found is None else found[1])
+        for name, found in zip(unknown, (yield from self._definitions(term, list(unknown))), strict=True):
+            if found is None:
+                self._catalogue.forget(name)
+                continue
+            revision, body = found
+            if not unknown[name] and self._is_outdated(name, body):
+                self._kept_back[name] = revision
+                continue
+            self._client.show_life()
+            reason = self._catalogue.learn(name, revision, body, is_dynamic=unknown[name])
+            if reason is not None:
+                self._client.report("schedule_invalid", schedule=name, reason=reason)
+        followed = self._catalogue.followed(seen)
+        for name, found in zip(followed, (yield from self._definitions(term, list(followed))), strict=True):
+            for known in followed[name]:
+                known.take_source(None if found is None else found[1])
+
+    def _definitions(self, term: Term, names: Sequence[str]) -> Steps[list[tuple[int, bytes] | None]]:
+        """Read what is stored of ``names``: a page at a time, and of long ones what can be answered in time."""
+        found: list[tuple[int, bytes] | None] = []
+        while len(found) < len(names):
+            found += yield from self._client.ask(term, self._schedules.definitions(names[len(found) :][:PAGE]))
+        return found
 
     def _settle(self, term: Term, seen: Sequence[Seen], moment: DecisionTime) -> Steps[list[FireItem]]:
         """Answer each of ``seen``: plan it, take it into the window, or both; return those that begin at once."""

@@ -101,7 +101,7 @@ class Schedules(FireCalls):
     """Builds the calls."""
 
     def definitions(self, ids: Sequence[str]) -> Call[list[tuple[int, bytes] | None]]:
-        """Read revision and JSON of each of ``ids``; None where there is no such schedule."""
+        """Read revision and JSON of the first of ``ids``, up to 512 KiB; None where there is no such schedule."""
         assert 0 < len(ids) <= 4 * READ_MAX
         return self._call("schedule_read", {"ids": ids}, _definitions, keys={"definitions": self.keys.schedule_def})
 
