@@ -6,9 +6,10 @@ Guarantees
     Nothing of gRPC is imported before the fork, nor without ``web.grpc_port``: its threads begin in the web child.
     Connections are accepted by a gate of its own, with the limits of HTTP: in all, for each address, and in time.
     The parent binds the port, so that a restart of the web child refuses no connection.
+    A data directory that is gone or takes no socket any more, while the tree runs, keeps no probe from its answer.
 
 gRPC's C core takes an address and no socket, so it listens on one in the data directory, and connections are relayed
-there (ADR 0034).
+there (ADR 0034). Where that cannot be, it listens at a name of its own, which the kernel knows and no file shows.
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ class GrpcHealth:
         self._checks = checks
         self._directory = directory
         self._file = f"grpc.{token_hex(8)}.sock"  # that no job has made in the place of ours
-        self._descriptor = os.open(directory, os.O_PATH | os.O_DIRECTORY)
-        self._path = f"/proc/self/fd/{self._descriptor}/{self._file}"  # short, however long that of the directory is
+        self._descriptor = -1
+        self._path = ""
         self._server: Any = None
         self._relays: WeakSet[Relay] = WeakSet()
         self.gate = ConnectionGate(self._relay, clock, listener)
@@ -68,15 +69,25 @@ class GrpcHealth:
 
     async def start(self) -> None:
         """Serve, and accept connections from now on."""
+        # Here and not above: its threads begin with the import, and only this process may have them.
+        servicer = importlib.import_module("supervisor.roles.web.grpc.servicer")
+        try:
+            self._descriptor = os.open(self._directory, os.O_PATH | os.O_DIRECTORY)
+            self._remove_left()
+            self._path = f"/proc/self/fd/{self._descriptor}/{self._file}"  # short, however long the directory's is
+            self._server = servicer.server(f"unix:{self._path}", self._checks, self._address_of)
+        except (OSError, RuntimeError) as error:  # it is gone, full or read-only since the tree started
+            log.warning("grpc_socket_unfiled", directory=str(self._directory), error=str(error))
+            self._path = f"\0tenure.{self._file}"
+            self._server = servicer.server(f"unix-abstract:{self._path[1:]}", self._checks, self._address_of)
+        await self._server.start()
+        self.gate.open()
+
+    def _remove_left(self) -> None:
         for found in self._directory.glob("grpc.*.sock"):
             with suppress(OSError):  # it went meanwhile
                 if self._is_left(found):
                     found.unlink()
-        # Here and not above: its threads begin with the import, and only this process may have them.
-        servicer = importlib.import_module("supervisor.roles.web.grpc.servicer")
-        self._server = servicer.server(f"unix:{self._path}", self._checks, self._address_of)
-        await self._server.start()
-        self.gate.open()
 
     def _is_left(self, found: Path) -> bool:
         """Return whether a killed child left this socket; other trees on this directory listen at theirs."""
@@ -93,9 +104,10 @@ class GrpcHealth:
         for relay in list(self._relays):
             relay.abort()
         await asyncio.sleep(0)  # the loop cannot end with a transport that is still open
-        with suppress(FileNotFoundError):
-            os.unlink(self._file, dir_fd=self._descriptor)
-        os.close(self._descriptor)
+        if self._descriptor >= 0:
+            with suppress(OSError):
+                os.unlink(self._file, dir_fd=self._descriptor)
+            os.close(self._descriptor)
 
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"

@@ -287,6 +287,22 @@ def test_the_socket_of_another_tree_on_the_directory_stays(tree: Any, client: Cl
         assert not (tree.data_dir / "grpc.left.sock").exists()
 
 
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_a_data_directory_that_takes_no_socket_any_more_ends_no_child(
+    tree: Any, client: Client, clients: list[Client], *, is_gone: bool
+) -> None:
+    """Somebody cleared it, or put a file in its place: the next reload, which replaces the child, ended the tree."""
+    tree.stop(signal.SIGKILL)
+    place = tree.data_dir / "former"
+    if not is_gone:
+        place.touch()
+    tree.settings = Settings.model_validate({"cluster": "c1", "data_dir": str(place)})
+    tree.start()
+
+    assert join(tree, clients).check("liveness", "") == ["SERVING", "SERVING"]
+    assert tree.stop() == 0
+
+
 def test_calls_that_come_while_the_child_is_replaced_are_answered(tree: Any, client: Client) -> None:
     """The parent holds the port."""
     tree.stop(signal.SIGKILL)
