@@ -1,9 +1,10 @@
 """Blame: the decision on each run that a dead worker process still holds.
 
 Guarantees
-    Every death is charged, or makes suspects. Whoever was alone with its process is charged, whatever
-    was being done about it: it was read, prepared, executed or acknowledged. So no run takes one process
-    after the other down without end: it is alone after the first, and dead after ``max_crashes`` more.
+    Every death is charged, or makes suspects, but one at a hard deadline whose run ended at that very moment. Whoever
+    was alone with its process is charged, whatever was being done about it: it was read, prepared, executed or
+    acknowledged. So no run takes one process after the other down without end: it is alone after the first, and dead
+    after ``max_crashes`` more.
     A run is charged with a crash only when no other can have ended the process, or when it overran
     its own hard deadline in an event loop that turned until then. Its neighbours are never charged for it.
     Where a loop did not turn when a deadline passed, whoever held it up is not known: the run whose time was over may
@@ -122,13 +123,14 @@ def assign(
     found = [entries.get((run.execution, run.attempt)) or _unread(run, turn_ms) for run in held]
     if death is Death.STOPPED:
         return [_uncharged(entry) for entry in found]
-    overdue = _overdue(entries.values(), now_ns) if death is Death.OVERRUN else []
-    if overdue and turned_ns < min(entry.deadline_ns for entry in overdue) - BLOCKED_NS:
-        death = Death.CRASHED  # any of them may have held up the others, also by what it left behind when it ended
-    elif overdue:  # the cause is known, so nobody else is suspected
-        return [Release.CRASHED if entry in overdue else _uncharged(entry) for entry in found]
+    if death is Death.OVERRUN:
+        overdue = _overdue(entries.values(), now_ns)
+        # Without one it ended, and perhaps another began, while the parent killed. Else the cause is known, so nobody
+        # else is suspected, but where any of them may have held up the others, also by what it left behind.
+        if not overdue or turned_ns >= min(entry.deadline_ns for entry in overdue) - BLOCKED_NS:
+            return [Release.CRASHED if entry in overdue else _uncharged(entry) for entry in found]
     states = [None if entry is None else entry.state for entry in found]
-    suspected = _suspected([entry.state for entry in entries.values()], states, death)
+    suspected = _suspected([entry.state for entry in entries.values()], states)
     others = sum(entry.state in suspected for entry in entries.values() if entry not in found)
     is_one = others + sum(state in suspected for state in states) == 1
     return [
@@ -150,10 +152,8 @@ def _overdue(entries: Iterable[Inflight], now_ns: int) -> list[Inflight]:
     return [entry for entry in bounded if entry.deadline_ns <= until_ns]
 
 
-def _suspected(table: Sequence[RunState], held: Sequence[RunState | None], death: Death) -> frozenset[RunState | None]:
+def _suspected(table: Sequence[RunState], held: Sequence[RunState | None]) -> frozenset[RunState | None]:
     """Return the states in which a run can have ended its process. None: Redis gave it, and no entry shows it."""
-    if death is Death.OVERRUN:
-        return frozenset({RunState.STARTED, None})  # one that ended does not make a process overrun
     suspected = {RunState.STARTED, RunState.DONE, RunState.FETCHED, None}
     if None in held or RunState.FETCHED in table or RunState.STARTED in table:
         return frozenset(suspected)

@@ -97,6 +97,16 @@ def test_a_run_that_was_alone_with_a_loop_that_stood_still_is_charged() -> None:
     assert found == {"alone": Release.CRASHED, "behind": Release.UNSTARTED}
 
 
+@pytest.mark.parametrize("turned_ns", [0, NOW])
+def test_where_the_run_that_overran_ended_at_that_moment_nobody_else_is_charged(turned_ns: int) -> None:
+    """The parent reads its deadline and then kills; a process of a sync pool may have begun the next one by then."""
+    table = [entry("slow", RunState.DONE), entry("next", RunState.STARTED, deadline_ns=NOW + SECOND_NS)]
+
+    found = blamed(held("slow", "next"), table, death=Death.OVERRUN, turned_ns=turned_ns)
+
+    assert found == {"slow": Release.INTERRUPTED, "next": Release.INTERRUPTED}
+
+
 def test_deadlines_that_passed_after_the_kill_are_no_proof() -> None:
     """Whoever gives the runs back may come a minute later, when the time of all of them is over."""
     table = [
