@@ -3,21 +3,21 @@
 --
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  history        how many ended attempts each queue remembers
---       last_queue     where the page before ended; empty at first
+--       last_queue     where the page before ended, as `<cursor in the set of queues> <queue>`; empty at first
 --       last_cursor    in that queue; 0 at first
 --       sessions...    of the caller's replica
 -- Includes  room
 --           place
 --
--- Returns  queue and cursor, where the next page begins (an empty queue at the end), then
+-- Returns  last_queue and last_cursor of the next page (empty at the end), then
 --          queue, id, how (stop or kill), session, why (replaced or cancelled), fetched_ms: for each execution
 --
 -- A request whose run has gone on without it is forgotten: to stop, once the run has another fence or none; to kill,
 -- once the session is gone, or a minute has passed in which its replica can have acted.
 -- One that says `force` or `yield` is to stop until its time, and then Redis lets go of the run, whose worker's report will be
--- refused. A page ends behind LOOK_MAX requests, or LET_GO_MAX runs that were let go of. A queue whose keys or name are
--- not ours is left out.
-local LOOK_MAX, LET_GO_MAX, SCAN = 1000, 100, 100
+-- refused. A page ends behind about QUEUES_MAX queues, LOOK_MAX requests, or LET_GO_MAX runs that were let go of. A queue
+-- whose keys or name are not ours is left out.
+local QUEUES_MAX, LOOK_MAX, LET_GO_MAX, SCAN = 2000, 1000, 100, 100
 local KILL_MS, REQUEST_MS = 60000, 86400000
 local HOW = {
   stop = { 'stop', 'replaced' }, kill = { 'kill', 'replaced' },
@@ -80,16 +80,29 @@ local function look_at(queue, cursor)
   return nil
 end
 
-local queues = redis.call('SMEMBERS', keys.queues)
+local scan, last = string.match(last_queue, '^(%d+) (.*)$')
+scan, last = scan or '0', last or ''
+local page, queues, requests = redis.call('SSCAN', keys.queues, scan, 'COUNT', QUEUES_MAX), {}, {}
+for _, queue in ipairs(page[2]) do
+  if queue >= last and string.find(queue, '^%w[%w._-]*$') then -- any other can be no position of a page
+    queues[#queues + 1] = queue
+  end
+end
 table.sort(queues)
 for n, queue in ipairs(queues) do
-  if queue >= last_queue and string.find(queue, '^%w[%w._-]*$') then -- any other can be no position of a page
-    local cursor = look_at(queue, queue == last_queue and last_cursor or '0')
-    if cursor then
-      local is_over = cursor == '0'
-      reply[1], reply[2] = is_over and (queues[n + 1] or '') or queue, cursor
-      break
+  requests[n] = keys.cancel(queue)
+end
+reply[1] = page[1] ~= '0' and page[1] .. ' ' or ''
+for first = 1, #queues, SCAN do
+  local to = math.min(first + SCAN - 1, #queues)
+  local is_asked = redis.call('EXISTS', unpack(requests, first, to)) > 0 -- of most queues nothing is
+  for n = first, is_asked and to or 0 do
+    local cursor = look_at(queues[n], queues[n] == last and last_cursor or '0')
+    local following = cursor == '0' and queues[n + 1] or cursor ~= '0' and queues[n]
+    if cursor and following then
+      reply[1], reply[2] = scan .. ' ' .. following, cursor
     end
+    if cursor then return reply end
   end
 end
 return reply

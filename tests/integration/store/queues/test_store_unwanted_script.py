@@ -129,3 +129,17 @@ def test_many_requests_in_a_queue_that_no_version_names_so_hide_no_other(busy: S
     page = busy.run(busy.queues.unwanted([S]))
     assert [request.run_id for request in page] == ["a"]
     assert page.position is None or busy.run(busy.queues.unwanted([S], position=page.position)).position is None
+
+
+def test_many_queues_are_looked_through_page_by_page(busy: StoreCalls) -> None:
+    """Names of queues cost nothing: a call that looked at a hundred thousand kept the leader from renewing its lease."""
+    busy.raw.sadd(busy.keys.queues, *(f"user-{n}" for n in range(9000)))
+    ask(busy, "cancel", "a")
+
+    heard, pages, position = [], 0, ("", "0")
+    while position is not None:
+        page = busy.run(busy.queues.unwanted([S], position=position))
+        heard += [request.run_id for request in page]
+        pages, position = pages + 1, page.position
+    assert heard == ["a"]
+    assert 3 <= pages <= 9
