@@ -148,7 +148,7 @@ local function write_limits(queue, list, plan, is_suspect)
     end
     t.due_at[queue] = nil
     for _, key in ipairs(plan.spared) do
-      tell_waiting(key) -- it may have been brought back for a slot that it does not take now
+      tell_waiting(key, queue) -- it may have been brought back for a slot that it does not take now
     end
   end
   if next(t.lines) then write_lines() end

@@ -136,12 +136,14 @@ end
 
 -- Like what wakes workers, nothing below stops the end of a run: a foreign key in the way is left alone.
 
--- A slot of `key` may be free: whoever takes runs from a queue in which some wait for it will look.
-local told = {}
-local function tell_waiting(key)
+-- A slot of `key` may be free: whoever takes runs from a queue in which some wait for it will look. Of very many queues
+-- some are told, and others next time, but always `own`, of the run that leaves it.
+local told, TOLD_MAX = {}, 500
+local function tell_waiting(key, own)
   if told[key] then return end
   told[key] = true
-  local waiting = redis.pcall('SMEMBERS', keys.limit_queues(key))
+  local waiting = redis.pcall('SRANDMEMBER', keys.limit_queues(key), TOLD_MAX)
+  waiting[#waiting + 1] = #waiting == TOLD_MAX and own or nil
   for _, queue in ipairs(waiting['err'] and {} or waiting) do
     redis.pcall('SADD', keys.woken(queue), key)
     ring(queue, 'a', 1)
@@ -189,7 +191,7 @@ local function release_all(queue, ids, is_end)
       if of.concurrency then
         redis.pcall('SREM', keys.limit_slots(of.concurrency), me)
         redis.pcall('HDEL', keys.blocked(queue), ids[n])
-        tell_waiting(of.concurrency) -- also of one that held none: it may have been woken in another's place
+        tell_waiting(of.concurrency, queue) -- also of one that held none: it may have been woken in another's place
       end
     end
   end

@@ -65,7 +65,7 @@ local function carry(id, data)
   local of = header and limits_in(header) or {}
   local unique = of.unique
   if of.concurrency then
-    tell_waiting(of.concurrency) -- it may have been brought back for a slot, which those that stay can take now
+    tell_waiting(of.concurrency, queue) -- it may have been brought back for a slot, which those that stay can take now
   end
   if unique and redis.call('HGET', keys.limit_unique, unique) == queue .. ' ' .. id then
     redis.call('HSET', keys.limit_unique, unique, target .. ' ' .. id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from supervisor.core.model import Kind, Outcome
 from supervisor.store.wire.poll import Ack
+from tests.integration.store.limits.limit_checks import limited
 from tests.kit.builders import StoreCalls, envelope
 
 S = "r.1/w-0/1"
@@ -133,3 +134,15 @@ def test_a_run_that_a_person_cancelled_ends_so(world: StoreCalls) -> None:
     assert world.state("a") == "finished"
     assert [entry.outcome for entry in world.run(world.queues.recent("default"))] == ["cancelled"]
     assert world.run(world.queues.counts("default")).stats["cancelled"] == 1
+
+
+def test_names_of_queues_that_wait_for_a_slot_make_no_end_long(world: StoreCalls) -> None:
+    """Each end told all of them in one step: with 300,000, which whoever may enqueue can write, for 20 s."""
+    world.open(S)
+    world.enqueue(limited("a"), limited("b"))
+    assert world.fetch(S) == ["a"]
+    world.raw.sadd(f"{world.keys.prefix}limit:q:tests.noop:k", *(f"user-{n}" for n in range(5000)))
+    world.ack(S, "a")
+
+    assert len(world.raw.keys(f"{world.keys.prefix}q:*:woken")) < 1000
+    assert world.fetch(S) == ["b"]
