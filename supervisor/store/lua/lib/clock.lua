@@ -53,3 +53,10 @@ local function inform(...)
   if type(reply) == 'table' and reply['err'] then return nil end
   return reply
 end
+
+-- A text that anybody may have written, cut where nothing of ours is so long: twice the largest envelope, which nobody can read
+-- then. A reply with such texts would come too late, each time that it is asked for.
+local READ_MAX = 131072
+local function readable(text)
+  return #text > READ_MAX and string.sub(text, 1, READ_MAX) or text
+end

@@ -154,6 +154,15 @@ local function write_limits(queue, list, plan, is_suspect)
   if next(t.lines) then write_lines() end
 end
 
+-- Cut what is longer than any of ours: each turn that meets it again would read it whole.
+local function shorten(queue, ids, data)
+  for n, id in ipairs(ids) do
+    if #(data[n] or '') > READ_MAX then
+      redis.call('HSET', keys.data(queue), id, readable(data[n]))
+    end
+  end
+end
+
 -- Take up to `limit` runs from the head of the list of a class; what is gone, or held up by a limit, is put aside and not
 -- counted. Returns how many were taken.
 local function take(open, class, list, limit)
@@ -175,6 +184,7 @@ local function take(open, class, list, limit)
     if #plan.tokens > 0 then
       redis.call('HSET', keys.run(queue), unpack(plan.tokens))
     end
+    if t.bytes <= 0 then shorten(queue, ids, plan.data) end
     write_limits(queue, list, plan, is_suspect)
     redis.call('LTRIM', list, plan.seen, -1)
     for _, n in ipairs(plan.given) do

@@ -15,7 +15,7 @@
 -- a full memory makes impossible is left out, and those who wait find the end when they look again.
 -- Includes  limits
 --           live
-local ENDED_MS, RUNG_MS, RUNG_MAX = 3600000, 60000, 10000
+local ENDED_MS, RUNG_MS, RUNG_MAX, BELLS_BYTES = 3600000, 60000, 10000, 1040 -- 16 bells, as runs_await writes them
 
 -- Tell those who wait. `ended`: how, for whoever asks later; nil where the run itself is kept and says so.
 local function tell_end(id, bells, ended, keep_ms)
@@ -29,7 +29,7 @@ local function tell_end(id, bells, ended, keep_ms)
     end
   end
   redis.pcall('HDEL', keys.awaited, id)
-  for bell in string.gmatch(bells, '%S+') do
+  for bell in string.gmatch(string.sub(bells, 1, BELLS_BYTES), '%S+') do
     local rung = keys.rung(bell)
     local length = redis.pcall('LLEN', rung)
     if type(length) == 'number' and length < RUNG_MAX then

@@ -8,11 +8,14 @@
 -- Includes  clock
 --
 -- Returns  cursor (0 at the end), then session, id, attempt, fetched_ms for each. One may come twice. A number that
---          no script wrote counts as 0; a fence without a session is left out: `queue fsck` puts its run back.
+--          no script wrote counts as 0; a fence without a session is left out: `queue fsck` puts its run back. So is an
+--          entry that is longer than any of ours.
+local ENTRY_MAX = 1024
 local page = redis.call('HSCAN', keys.run(queue), cursor, 'COUNT', 500)
 local reply = { page[1] }
 for i = 1, #page[2], 2 do
-  local holder, attempt, fetched = string.match(page[2][i + 1], '^(.+)|(%d+)|(%d+)$')
+  local is_short = #page[2][i] + #page[2][i + 1] <= ENTRY_MAX
+  local holder, attempt, fetched = string.match(is_short and page[2][i + 1] or '', '^(.+)|(%d+)|(%d+)$')
   local is_wanted = holder and holder == session
   if holder and session == '' then
     is_wanted = redis.call('HEXISTS', keys.sessions, holder) == 0

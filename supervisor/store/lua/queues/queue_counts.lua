@@ -27,7 +27,7 @@ for _, letter in ipairs({ 'a', 's' }) do
     local list = parts.ready(letter, priority)
     reply[#reply + 1] = length(list)
     local id = redis.call('LINDEX', keys.queue(queue) .. list, 0)
-    heads[#heads + 1] = id and redis.call('HGET', keys.data(queue), id) or ''
+    heads[#heads + 1] = readable(id and redis.call('HGET', keys.data(queue), id) or '')
   end
 end
 reply[#reply + 1] = length(parts.suspect('a'))
@@ -38,7 +38,7 @@ reply[#reply + 1] = redis.call('ZCARD', keys.dead(queue))
 local head = redis.call('ZRANGE', keys.later(queue), 0, 0, 'WITHSCORES')
 reply[#reply + 1] = head[2] or ''
 reply[#reply + 1] = redis.call('EXISTS', keys.paused(queue))
-reply[#reply + 1] = redis.call('GET', keys.paused(queue)) or ''
+reply[#reply + 1] = readable(redis.call('GET', keys.paused(queue)) or '')
 for _, data in ipairs(heads) do
   reply[#reply + 1] = data
 end

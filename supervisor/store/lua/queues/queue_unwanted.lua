@@ -18,7 +18,7 @@
 -- refused. A page ends behind about QUEUES_MAX queues, LOOK_MAX requests, or LET_GO_MAX runs that were let go of. A queue
 -- whose keys or name are not ours is left out.
 local QUEUES_MAX, LOOK_MAX, LET_GO_MAX, SCAN = 2000, 1000, 100, 100
-local KILL_MS, REQUEST_MS = 60000, 86400000
+local KILL_MS, REQUEST_MS, ID_MAX = 60000, 86400000, 255
 local HOW = {
   stop = { 'stop', 'replaced' }, kill = { 'kill', 'replaced' },
   yield = { 'stop', 'replaced' }, cancel = { 'stop', 'cancelled' }, force = { 'stop', 'cancelled' }, ['end'] = { 'kill', 'cancelled' },
@@ -45,7 +45,7 @@ end
 
 local function look(queue, id, request)
   local how, token, session, fetched, at = string.match(request, '^(%l+)|((.*)|%d+|(%d+))|(%d+)$')
-  local kind = natural(fetched) and HOW[how]
+  local kind = #id <= ID_MAX and natural(fetched) and HOW[how]
   local is_over = not kind
   if kind and kind[1] == 'stop' then
     is_over = redis.call('HGET', keys.run(queue), id) ~= token

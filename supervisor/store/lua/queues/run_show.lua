@@ -39,7 +39,7 @@ local function look(queue)
   local due, died = redis.call('ZSCORE', keys.later(queue), id), redis.call('ZSCORE', keys.dead(queue), id)
   local key = redis.call('HGET', keys.blocked(queue), id)
   local state = token and 'running' or due and 'later' or died and 'dead' or key and 'blocked' or 'queued'
-  return { state, queue, data or '', redis.call('HGET', keys.att(queue), id) or '', token or '', due or '', died or '',
+  return { state, queue, readable(data or ''), redis.call('HGET', keys.att(queue), id) or '', token or '', due or '', died or '',
     redis.call('HGET', keys.err(queue), id) or '', key or '', key and holders_of(key) or '' }
 end
 

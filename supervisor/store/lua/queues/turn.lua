@@ -69,7 +69,6 @@ if redis.call('HEXISTS', keys.sessions, session) == 0 then return { 'LOST', at }
 local stale, refused, runs = {}, {}, {}
 
 local given = {} -- for each of runs, what the record calls it: r or s, and its queue
-local DATA_MAX = 1048576 -- 16 times of what a run may have: its worker cannot read the rest of one either, and ends it
 local function give(queue, id, data, att, is_suspect, fetched)
   local n, what = #runs, queue
   if att then -- as the fence counts them: other text could be read as the words behind it
@@ -78,7 +77,7 @@ local function give(queue, id, data, att, is_suspect, fetched)
   if att or is_suspect or fetched then
     what = queue .. (att or '') .. (is_suspect and ' s' or '') .. (fetched and ' @' .. whole(fetched) or '')
   end
-  runs[n + 1], runs[n + 2], runs[n + 3] = id, string.sub(data, 1, DATA_MAX), what
+  runs[n + 1], runs[n + 2], runs[n + 3] = id, readable(data), what
   given[#given + 1] = is_suspect and 's ' .. queue or queue
 end
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -205,6 +207,45 @@ def test_no_number_of_slots_or_of_runs_that_wait_for_one_stops_turns(
 
     assert "good" in world.fetch(S, queues=["evil"], want=5)
     assert world.raw.hexists(queue.data, "h0") == 0  # enough newer ones wait
+
+
+def size_of(reply: Any) -> int:
+    """Return how many bytes of text a reply holds."""
+    return sum(map(size_of, reply)) if isinstance(reply, list) else len(reply) if isinstance(reply, bytes) else 0
+
+
+def test_what_is_longer_than_any_envelope_makes_no_reply_long(world: StoreCalls) -> None:
+    """One that comes too late is asked for again, for ever: a worker did nothing more, and a page showed nothing."""
+    world.open(S)
+    queue, ids = world.keys.queue("default"), [f"h{n}" for n in range(4)]
+    world.enqueue(*(envelope(run_id, priority=int(run_id == "h0")) for run_id in ids), envelope("good"))
+    data = world.raw.hget(queue.data, "good").replace(b'"good"', b'"' + b"x" * 2_000_000 + b'"')
+    world.raw.hset(queue.data, mapping={"h0": data, **dict.fromkeys(ids[1:], b"a0" + data[2:])})
+    world.raw.set(queue.paused, b"x" * 2_000_000)
+    reads = [world.queues.counts("default"), *(world.queues.show(run_id, ["default"]) for run_id in ids)]
+    assert max(size_of(world.run(replace(call, parse=list))) for call in reads) < 1_000_000
+    world.raw.delete(queue.paused)
+
+    world.raw.hset(queue.run, mapping={b"x" * 2_000_000: "r.9/w-0/1|1|1", "y": b"x" * 2_000_000 + b"|1|1"})
+    assert world.run(world.queues.orphans(queue="default")).items == []
+    world.raw.delete(queue.run)
+
+    broken: set[str] = set()
+    for count, begun in ((1, []), (4, []), (4, ["good"])):
+        turn = world.turn_call(S, want=5)
+        replies = [world.run(replace(turn, parse=list)) for _ in range(2)]  # the second: it was not answered
+        assert max(map(size_of, replies)) < 1_000_000
+        assert {str(turn.parse(reply).broken) for reply in replies} == {str(turn.parse(replies[0]).broken)}
+        broken |= {run.run_id for run in turn.parse(replies[1]).broken}
+        assert len(broken) == count
+        assert [run.envelope.id for run in turn.parse(replies[1]).runs] == begun
+        assert world.raw.hstrlen(queue.data, "h3") < 200_000  # it is read whole once, before its turn has come
+    world.turn(S, acks=[Ack(run_id="h0", queue="default", attempt=1, outcome=Outcome.DEAD)])
+    world.raw.hset(queue.data, mapping=dict.fromkeys(ids, data))
+    world.raw.hset(queue.blocked, "h1", "k")
+    reads = QueueReads(world.keys)
+    for call in (reads.dead_page("default"), reads.running("default"), reads.blocked("default")):
+        assert 100_000 < size_of(world.run(replace(call, parse=list))) < 1_000_000
 
 
 def test_a_foreign_count_of_beats_lets_all_sessions_of_the_replica_live(world: StoreCalls) -> None:

@@ -109,6 +109,7 @@ def test_a_queue_with_a_foreign_key_hides_no_request_of_another(busy: StoreCalls
 def test_a_request_of_an_execution_that_never_was_hides_no_other(busy: StoreCalls, fetched: str) -> None:
     """A producer's user may write it: its number made the whole page unreadable, for as long as the session lived."""
     busy.raw.hset(f"{busy.keys.queue('default').prefix}cancel", "x", f"kill|{S}|1|{fetched}|99999999999999")
+    busy.raw.hset(f"{busy.keys.queue('default').prefix}cancel", "x" * 2_000_000, f"kill|{S}|1|1|99999999999999")
     ask(busy, "stop", "a")
 
     asked = UnwantedRun("default", "a", S, is_killed=False, fetched_ms=busy.fetched_ms("a"))
