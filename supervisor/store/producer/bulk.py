@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from copy import deepcopy
-from dataclasses import KW_ONLY, InitVar, dataclass, field
+from dataclasses import KW_ONLY, InitVar, dataclass, field, is_dataclass
 from itertools import islice
+from types import NoneType
 from typing import Any
+
+import msgspec
 
 from supervisor.core.errors import OptionError, QueueFullError, TenureError, shown
 from supervisor.core.model import ENTROPY_BYTES, fresh_run_ids
@@ -186,13 +189,16 @@ class BatchStream:
         return self.totals
 
 
-_FILLED = (dict, list)
+_FIXED = frozenset({str, int, float, bool, bytes, NoneType})
 
 
 def _as_now(args: Any) -> Any:
     """Return arguments as they are now: until they are packed, their source may fill the same mapping and lists."""
-    if type(args) is dict:
-        return {name: _as_now(each) if isinstance(each, _FILLED) else each for name, each in args.items()}
-    if type(args) is list:
-        return [_as_now(each) if isinstance(each, _FILLED) else each for each in args]
-    return deepcopy(args) if isinstance(args, _FILLED) else args  # an OrderedDict, a row of a database: as what it is
+    kind = type(args)
+    if kind is dict:
+        return {name: each if type(each) in _FIXED else _as_now(each) for name, each in args.items()}
+    if kind is list or kind is tuple:
+        return kind(each if type(each) in _FIXED else _as_now(each) for each in args)
+    if isinstance(args, dict | list | tuple | set | bytearray | msgspec.Struct) or is_dataclass(args):
+        return deepcopy(args)  # an OrderedDict, a row of a database: as what it is
+    return args

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -299,6 +300,43 @@ def test_a_generator_may_fill_one_mapping_again_for_each_run(server: Server, sub
 
     assert subject.enqueue_many(total, batches()) == Totals(new=3)
     assert ready(server) == [[{"of": 0}], [{"of": 1}], [{"of": 2}]]
+
+
+@dataclass
+class Count:
+    of: int = 0
+
+
+@pytest.mark.parametrize(
+    ("held", "of"), [({0}, set[int]), (Count(), Count), (([0],), tuple[list[int]])], ids=["set", "dataclass", "tuple"]
+)
+def test_a_generator_may_fill_anything_again_for_each_run(
+    server: Server, subject: Producer, held: Any, of: Any
+) -> None:
+    """Whatever has a form as JSON: all runs of a batch had what it held in the end."""
+
+    async def total(number: Any) -> None: ...
+
+    total.__annotations__["number"] = of
+    job("sum", queue="mail")(total)
+
+    def fill(number: int) -> None:
+        if isinstance(held, set):
+            held.clear()
+            held.add(number)
+        elif isinstance(held, Count):
+            held.of = number
+        else:
+            held[0][0] = number
+
+    def batches() -> Iterator[dict[str, Any]]:
+        for number in range(3):
+            fill(number)
+            yield {"number": held}
+
+    assert subject.enqueue_many(total, batches()) == Totals(new=3)
+    forms = {set: [[0], [1], [2]], Count: [{"of": 0}, {"of": 1}, {"of": 2}], tuple: [[[0]], [[1]], [[2]]]}
+    assert ready(server) == forms[type(held)]
 
 
 def test_a_foreign_key_claims_no_id(server: Server, subject: Producer) -> None:
