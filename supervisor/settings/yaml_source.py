@@ -31,6 +31,7 @@ from supervisor.trust import distrust
 BYTES_MAX = 8 * 1024 * 1024
 NODES_MAX = 200_000
 DEPTH_MAX = 64
+OLD_CHARS_MAX = 200
 
 Tolerates = Callable[[tuple[str | int, ...]], bool]
 
@@ -127,8 +128,13 @@ def _syntax_problem(error: yaml.YAMLError, text: str, origin: Callable[[int], st
 
 
 def _old_meaning(text: str) -> str | int | float | bool:
-    """Return the value of a plain scalar in YAML 1.1; one that JSON cannot carry stays a text."""
-    value = yaml.safe_load(text)
+    """Return the value of a plain scalar in YAML 1.1; what is no number, or none that JSON can carry, stays a text."""
+    if len(text) > OLD_CHARS_MAX:
+        return text  # a number of base 60 takes time by the square of its length
+    try:
+        value = yaml.safe_load(text)
+    except ValueError:  # ``0b_``
+        return text
     is_plain = isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value))
     return value if is_plain and -(2**63) <= value < 2**63 else text
 

@@ -11,6 +11,7 @@ from supervisor.settings.document import Node, format_path
 from supervisor.settings.masking import echo, looks_secret
 
 NOTICES_MAX = 100
+PROBLEMS_MAX = 1000
 
 
 @dataclass(slots=True)
@@ -33,7 +34,9 @@ class ImportReport:
         self.notice(f"{node.origin}: {'.'.join(map(str, path))}: {text}")
 
     def is_about(self, path: Path) -> bool:
-        """Return whether something below ``path`` is a problem already."""
+        """Return whether something below ``path`` is a problem already, or so much else that no more is looked for."""
+        if len(self.problems) >= PROBLEMS_MAX:
+            return True
         inside = f"{format_path(path)}."
         return any(inside in f"{problem.path}." for problem in self.problems)
 

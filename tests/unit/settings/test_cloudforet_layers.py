@@ -160,6 +160,21 @@ def test_ambiguous_scalars_elsewhere_mean_what_they_meant_to_the_original(cloudf
     assert "is octal to some YAML parsers" in problem
 
 
+def test_problems_without_end_are_not_looked_for(cloudforet: CloudforetDesk) -> None:
+    """Of a document of the network: each was compared with all before it, for minutes."""
+    entries = "".join(f"  s{number}: {{backend: a.B, queue: q, interval: 60, wrong: 1}}\n" for number in range(1500))
+
+    assert len(cloudforet.problems(f"{QUEUES}SCHEDULERS:\n{entries}")) == 1000
+
+
+@pytest.mark.parametrize("text", ["0b_", "0x_", "9" * 5000, "1" + ":59" * 20_000, "0b" + "1" * 201])
+def test_what_is_no_number_in_any_version_of_yaml_is_text(cloudforet: CloudforetDesk, text: str) -> None:
+    """A document of the network ended the reader with an error of Python, or kept it busy for hours."""
+    loaded = cloudforet.loads(f"ODD: {text}\nGROUPED: 1_000\n{QUEUES}{SCHEDULER}")
+
+    assert loaded.settings.cloudforet.config == {"ODD": text, "GROUPED": 1000}
+
+
 def test_x13_an_empty_token_suspends_the_schedules_that_need_one(cloudforet: CloudforetDesk) -> None:
     """Five pods crash-looped until a token was copied in by hand; here the tree runs and says why one waits."""
     both = (
