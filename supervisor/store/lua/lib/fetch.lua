@@ -274,7 +274,9 @@ local function fetch(turn)
   end
   if not is_alone then
     local share, left = shares(), t.want
+    t.bytes = 0
     for class = 0, 2 do
+      t.bytes = t.bytes + BYTES_MAX * WEIGHTS[class] / 10 -- its share, as of the slots, and what those before it left
       left = left - take_class(class, share[class])
     end
     for class = 0, 2 do -- in place of those that were gone or held up

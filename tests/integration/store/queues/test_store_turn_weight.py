@@ -43,3 +43,19 @@ def test_of_a_run_beyond_any_size_its_worker_gets_the_beginning(world: StoreCall
         assert [broken.run_id for broken in reply.broken] == ["evil"]
         assert reply.runs == []
     assert [run.envelope.id for run in second.runs] == ["good"]
+
+
+def test_large_runs_of_a_higher_priority_leave_room_for_lower_ones(world: StoreCalls) -> None:
+    """What a turn may weigh was used up by the first class, in each turn, while it had that much."""
+    world.open(S)
+    for priority in range(3):
+        world.enqueue(
+            *(envelope(f"r{priority}-{n:02}", priority=priority, args={"text": "x" * 60_000}) for n in range(40))
+        )
+    brought = {run.envelope.id for run in world.turn(S, want=100).runs}
+
+    assert len(brought) == 18
+    counts = [sum(name.startswith(f"r{priority}") for name in brought) for priority in range(3)]
+    assert 9 <= counts[0] <= 12
+    assert counts[1] >= 4
+    assert counts[2] >= 1
