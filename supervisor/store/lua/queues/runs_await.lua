@@ -30,10 +30,11 @@ end
 
 local known, ids, places = {}, {}, {}
 for i = FIRST, #ARGV, FIELDS do
-  if ARGV[i] ~= '' and is_in(ARGV[i], ARGV[i + 1]) then
-    known[i] = ARGV[i]
-  else
-    ids[#ids + 1], places[#places + 1] = ARGV[i + 1], i
+  local queue, id = ARGV[i], ARGV[i + 1]
+  if queue ~= '' and is_in(queue, id) then
+    known[i] = queue
+  elseif queue == '' or redis.call('EXISTS', keys.ended(id), keys.result(id)) == 0 then -- else it ended: nobody moved it
+    ids[#ids + 1], places[#places + 1] = id, i
   end
 end
 for n, queue in pairs(queues_of(ids, {})) do

@@ -46,6 +46,21 @@ def enqueue_chosen(world: StoreCalls, run_id: str) -> None:
     assert done.is_new
 
 
+@pytest.mark.parametrize("is_awaited", [False, True])
+def test_a_run_that_is_known_to_have_ended_is_sought_in_no_other_queue(world: StoreCalls, *, is_awaited: bool) -> None:
+    """Each caller who waits for one that was quick looked through all queues, and failed at a foreign key in any."""
+    world.open(S)
+    world.enqueue(envelope("a"))
+    if is_awaited:
+        await_end(world, "a")
+    world.fetch(S)
+    world.ack(S, "a", result=None if is_awaited else b"1", result_ttl_ms=0 if is_awaited else 60_000)
+    world.raw.sadd(world.keys.queues, "other")
+    world.raw.set(world.keys.queue("other").data, "another program's")
+
+    assert world.run(RunEnds(world.keys).awaited(BELL, [("default", "a")])) == [""]
+
+
 def test_an_awaited_end_is_told_and_kept(world: StoreCalls) -> None:
     """Also that of a run without a result, which leaves nothing else but history."""
     world.open(S)
