@@ -141,7 +141,7 @@ class JobInvoker:
         await self.resources.close_async(within_s)
         if closing():
             left_s = max(0.0, (until_ns - self._clock.elapsed_ns()) / SECOND_NS)
-            with suppress(TimeoutError):  # jobs may have left every thread of the loop busy
+            with suppress(TimeoutError, RuntimeError):  # jobs may have left all threads busy, or the machine has none
                 await asyncio.wait_for(asyncio.to_thread(self._close_middleware, until_ns), left_s + GRACE_S)
 
     def _close_middleware(self, until_ns: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -58,3 +59,19 @@ def test_a_middleware_is_told_when_the_worker_leaves(monkeypatch: pytest.MonkeyP
 
     assert told == ["closed", "closed"]
     assert [(entry["event"], entry["middleware"]) for entry in logs] == [("middleware_unclosed", "Leaver")] * 2
+
+
+def test_a_machine_without_a_thread_keeps_no_worker_from_leaving_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It left with an error although all was acknowledged, and a tree that stopped said that somebody was cut off."""
+
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(middleware, "_installed", [])
+    Leaver().install()
+    loop = asyncio.new_event_loop()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start)
+        loop.run_until_complete(JobInvoker(kind=Kind.ASYNC).close_async(1.0))
+    loop.run_until_complete(loop.shutdown_default_executor())
+    loop.close()
