@@ -74,7 +74,7 @@ class Ack(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     def payload_bytes(self) -> int:
         """Bytes that its result, its children and its output add to a turn."""
         own = len(self.result or b"") + len(self.left_behind or b"") + len(self.log or b"")
-        return own + sum(len(child.packed.data) for child in self.children)
+        return own + sum(len(child.packed.data) for child in self.children) if self.children else own
 
 
 class FetchedRun(msgspec.Struct, frozen=True, kw_only=True, gc=False):
