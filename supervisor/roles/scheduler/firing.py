@@ -26,9 +26,10 @@ from supervisor.roles.scheduler.fenced_client import FencedClient, ask_split
 from supervisor.roles.scheduler.fire_items import DecisionTime, DueSchedule, advanced, items
 from supervisor.roles.scheduler.prefetcher import Prefetcher
 from supervisor.store.schedules.fire import Schedules
-from supervisor.store.wire.fire import NOTHING, FireCode, FireItem, FireReply, FireResult
+from supervisor.store.wire.fire import NOTHING, FireCode, FireItem, FireReply, FireResult, What
 
 BYTES_MAX = 512 * 1024  # of the runs of one batch, which must get through within the time of a call
+BEGUN_MAX = 10_000  # runs out of buffers that are remembered
 
 HOLD_NS = 500 * MILLISECOND_NS
 OLD_MS = 500
@@ -72,6 +73,7 @@ class FireDispatcher:
         self._moment = moment
         self._next: FireBatch | None = None  # put together while the one before was in flight
         self._answered: tuple[FireBatch, FireReply] | None = None  # not yet taken in
+        self._begun: dict[str, None] = {}  # runs that came out of a buffer, the latest last
         self._held: dict[str, DueSchedule] = {}  # their due time is ahead of Redis' clock
         self._held_until_ns = 0
         self._is_skewed = False  # this machine's wall clock is too far ahead of Redis'
@@ -132,17 +134,32 @@ class FireDispatcher:
     def begin_runs(self, term: Term, begin: Sequence[FireItem], at_ms: int) -> Steps[None]:
         """Start runs that begin without a due time by Redis' ``at_ms``; their successors are found by reading again."""
         held: set[str] = set()
-        left = list(begin)
+        left = [item for item in begin if not self._has_begun(item)]
         while left:
             batch = left[: _fitting(left[:FIRE_BATCH_MAX], BYTES_MAX)]
             del left[: len(batch)]
             reply = yield from self._send(term, batch, at_ms)
             self._tell(batch, reply)
             for item, (code, _) in zip(batch, reply.results, strict=True):
+                if code is FireCode.FIRED and item.what is not What.INITIAL:
+                    self._begun[item.run.run_id] = None
                 if code in {FireCode.HELD, FireCode.PAUSED, FireCode.SKEWED}:
                     held.add(item.schedule)  # what waits behind it is a DUP, and says nothing new
                 elif item.schedule not in held:
                     self._prefetcher.again(item.schedule)
+
+    def _has_begun(self, item: FireItem) -> bool:
+        """Return whether Redis knows no more that ``item`` began: then its schedule is looked at again, in doubt.
+
+        What came out of a buffer never waits again, and no watermark tells of it.
+        """
+        while len(self._begun) > BEGUN_MAX:
+            del self._begun[next(iter(self._begun))]
+        if item.is_doubtful or item.run.run_id not in self._begun:
+            return False
+        self._prefetcher.marks.doubt(item.nominal_ms)
+        self._prefetcher.again(item.schedule)
+        return True
 
     def batch(self, due: Sequence[DueSchedule], moment: DecisionTime) -> FireBatch:
         """Put together the runs ``due`` owe; the excess goes back into the window."""

@@ -83,6 +83,30 @@ def test_a_revision_that_redis_lost_and_gives_again_means_what_is_stored() -> No
     assert jobs == {"new.job"}
 
 
+@pytest.mark.parametrize("is_at_most_once", [False, True])
+def test_what_waited_and_began_before_redis_went_back_says_so_when_it_begins_again(*, is_at_most_once: bool) -> None:
+    """No watermark moves as a buffered run begins, so the leader noticed nothing of a fail-over that lost no renewal."""
+    template = msgspec.structs.replace(TEMPLATE, at_most_once=is_at_most_once)
+    with planned(every(10, overlap="buffer_one", template=template), **FOR_HOURS) as plan:
+        plan.until(12)
+        runs = plan.fetch()
+        plan.until(22)
+        assert plan.decided() == [("FIRED", 10), ("BUFFERED", 20)]
+        copy = plan.server.snapshot()
+        plan.end(*runs)
+        assert plan.fired() == [10, 20]
+        plan.server.restore(copy)
+        plan.seq -= 1  # as Redis has it
+        plan.end(*runs)
+        plan.advance(1)
+        assert plan.fired() == ([10, 20] if is_at_most_once else [10, 20, 20])
+        stored = plan.server.store.raw.hget(plan.keys.queue("default").data, "s@1767225620000")
+        assert is_at_most_once if stored is None else unpack(stored).maybe_duplicate
+        counted = [told.fields["count"] for told in plan.world.history if told.event == "fires_doubtful"]
+        assert counted == ([] if is_at_most_once else [1])
+        assert len(plan.server.granted) == 1
+
+
 def test_a_configuration_that_redis_lost_is_brought_in_again_in_the_same_term() -> None:
     """A fail-over right after the deploy; no renewal is lost. Its schedules were silent for the rest of the term."""
     with planned(every(10, "former", overlap="allow"), **FOR_HOURS) as plan:
