@@ -16,7 +16,7 @@ from supervisor.store.schedules.definitions import Definitions
 from supervisor.store.wire.envelope import pack, unpack
 from supervisor.store.wire.poll import Ack, Child
 from tests.integration.roles.scheduler.planned import EPOCH_MS, TEMPLATE, Planned, every, planned
-from tests.integration.roles.scheduler.test_plan_faults import OneFault, half
+from tests.integration.roles.scheduler.test_plan_faults import OneFault, dealt
 
 
 def after(schedule: str = "s", name: str = "b", outcome: str = "ok", **fields: Any) -> ScheduleDef:
@@ -318,7 +318,7 @@ def sound(plan: Planned, ok: set[float]) -> None:
     assert plan.state("b").counters.waiting == 0
 
 
-@pytest.mark.parametrize(("position", "fault"), half(0, of=range(0, 40, 5)))
+@pytest.mark.parametrize(("position", "fault"), dealt(0, of=range(0, 40, 5)))
 def test_one_fault_neither_loses_nor_doubles_a_follower(position: int, fault: str) -> None:
     """Whatever call of the leader it hits: what waits lies in Redis, and leaves with the run."""
     with planned(every(3, overlap="allow"), after(), network=OneFault(position, fault)) as plan:
