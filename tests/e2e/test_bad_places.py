@@ -18,6 +18,7 @@ import pytest
 
 from tests.e2e.servers import Server
 from tests.e2e.trees import COMMAND, ROOT, Tree, tenure
+from tests.kit.launcher import Process, launch
 from tests.kit.waiting import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
@@ -64,16 +65,14 @@ def workers(parent: int) -> list[int]:
 
 
 @pytest.fixture
-def run_into(short_directory: Path) -> Iterator[Callable[[int, int], subprocess.Popen[bytes]]]:
+def run_into(short_directory: Path) -> Iterator[Callable[[int, int], Process]]:
     """Start a tree that writes its log to a descriptor."""
-    started: list[subprocess.Popen[bytes]] = []
+    started: list[Process] = []
 
-    def run(descriptor: int, port: int) -> subprocess.Popen[bytes]:
-        command = [*COMMAND, "run", "--port", str(port), "--log-format", "json"]
+    def run(descriptor: int, port: int) -> Process:
+        words = ["run", "--port", str(port), "--log-format", "json"]
         environ = {**os.environ, "PYTHONPATH": str(ROOT)}
-        started.append(
-            subprocess.Popen(command, stdout=descriptor, stderr=descriptor, cwd=short_directory, env=environ)
-        )
+        started.append(launch(words, cwd=short_directory, environ=environ, stdout=descriptor, stderr=descriptor))
         return started[-1]
 
     yield run
@@ -83,9 +82,7 @@ def run_into(short_directory: Path) -> Iterator[Callable[[int, int], subprocess.
 
 
 @pytest.mark.parametrize("how", ["a pipe that nobody reads", "a pipe whose reader is gone"])
-def test_a_log_that_nobody_takes_holds_up_nothing(
-    run_into: Callable[[int, int], subprocess.Popen[bytes]], how: str
-) -> None:
+def test_a_log_that_nobody_takes_holds_up_nothing(run_into: Callable[[int, int], Process], how: str) -> None:
     """Start, replacement and stop go on; a line waits a second for room, once, and then lines are dropped."""
     reader, writer = os.pipe()
     port = free_port()

@@ -68,8 +68,8 @@ def test_two_servers_share_a_given_redis(server: Server) -> None:
     """One leads, the other stands by: a test of a hand-over needs no more."""
     with start_server(JOBS, redis_url=server.url) as one, start_server(JOBS, redis_url=server.url) as two:
         assert one.address != two.address
-        shown = json.loads(two.command("status", "--config", "tenure.yaml", "-o", "json").stdout)
-        assert len(shown["replicas"]) == 2
+        status = launcher.tenure(two.directory, "status", "--config", "tenure.yaml", "-o", "json")
+        assert len(json.loads(status.stdout)["replicas"]) == 2
 
 
 def test_a_server_that_cannot_start_says_why() -> None:
