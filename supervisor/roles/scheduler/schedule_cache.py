@@ -264,10 +264,13 @@ class Watermarks:
     def read(self, seen: Sequence[Seen], catalogue: Catalogue) -> int:
         """Keep the watermarks as they were read; return ``doubtful_until_ms`` with the doubt that they show.
 
-        A paused schedule owes nothing for that time. One that is to begin has decided nothing yet.
+        A paused schedule owes nothing for that time. One that is to begin has decided nothing yet. One without a
+        definition may be none, or all data may be lost, as readings have no fence: its plan, which has one, tells.
         """
         for each in seen:
-            if each.pause or each.revision is None:
+            if each.revision is None:
+                continue
+            if each.pause:
                 self.forget(each.schedule)
                 continue
             known = catalogue.get(each.schedule, each.revision)

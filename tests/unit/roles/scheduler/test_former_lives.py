@@ -26,6 +26,17 @@ def seen(mark_ms: int, state: bytes = b"") -> Seen:
     return Seen(CREATED.id, 0, 1, "dynamic", mark_ms, state, b"", 0, ())
 
 
+def made() -> tuple[Board, Catalogue, Watermarks]:
+    """A board, a catalogue that knows the schedule, and watermarks in their first term."""
+    board = Board(memoryview(bytearray(8 * board_words(slots=1, inflight=1))).cast("Q"), slots=1, inflight=1)
+    client: Any = SimpleNamespace(board=board, clock=FakeClock(elapsed_ns=1, wall_ms=START_MS + 100 * DAY_MS))
+    catalogue = Catalogue()
+    assert catalogue.learn(CREATED.id, 1, pack_definition(CREATED), is_dynamic=True) is None
+    marks = Watermarks(Schedules(Keys("test")), client)
+    marks.begin(Term(1, "a" * 32, 1))
+    return board, catalogue, marks
+
+
 @pytest.mark.parametrize(
     ("passed_ms", "is_doubtful"),
     [(-5000, True), (0, True), (1000, True), (DAY_MS - 1000, True), (DAY_MS + 1000, False), (90 * DAY_MS, False)],
@@ -35,15 +46,18 @@ def test_a_schedule_that_begins_again_is_doubtful_for_a_day(passed_ms: int, is_d
 
     Its initial run was kept back by every replica that had led in its former life and heard of no removal.
     """
-    board = Board(memoryview(bytearray(8 * board_words(slots=1, inflight=1))).cast("Q"), slots=1, inflight=1)
-    client: Any = SimpleNamespace(board=board, clock=FakeClock(elapsed_ns=1, wall_ms=START_MS + 100 * DAY_MS))
-    catalogue = Catalogue()
-    assert catalogue.learn(CREATED.id, 1, pack_definition(CREATED), is_dynamic=True) is None
-    marks = Watermarks(Schedules(Keys("test")), client)
-    marks.begin(Term(1, "a" * 32, 1))
+    board, catalogue, marks = made()
     begun = b"1 0 0 0 0 0 0 0 0 0 0 1"
     assert marks.read([seen(START_MS, begun)], catalogue) == 0
     board.header.foreign_epoch = 2  # another replica led
     marks.begin(Term(3, "b" * 32, 1))
     doubtful_until_ms = marks.read([seen(START_MS + passed_ms)], catalogue)
     assert (doubtful_until_ms > 0) is is_doubtful
+
+
+def test_a_reading_of_redis_that_lost_its_data_takes_no_watermark_away() -> None:
+    """Readings have no fence: without its mark, what was fired a moment before the loss was fired again unmarked."""
+    _, catalogue, marks = made()
+    marks.remember(CREATED.id, START_MS + 5000)
+    assert marks.read([seen(0)._replace(revision=None)], catalogue) == 0
+    assert marks.read([seen(START_MS, b"1 0 0 0 0 0 0 0 0 0 0 1")], catalogue) >= START_MS + 5000, "it went back"
