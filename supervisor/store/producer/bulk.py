@@ -9,6 +9,7 @@ Guarantees
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import KW_ONLY, InitVar, dataclass, field, is_dataclass
 from itertools import islice
@@ -200,5 +201,6 @@ def _as_now(args: Any) -> Any:
     if kind is list or kind is tuple:
         return kind(each if type(each) in _FIXED else _as_now(each) for each in args)
     if isinstance(args, dict | list | tuple | set | bytearray | msgspec.Struct) or is_dataclass(args):
-        return deepcopy(args)  # an OrderedDict, a row of a database: as what it is
+        with suppress(Exception):  # it may have a lock or a connection beside its fields, which are all that is packed
+            return deepcopy(args)  # an OrderedDict, a row of a database: as what it is
     return args

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import pickle
+from collections import OrderedDict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from threading import Lock
 from typing import Any
 
 import pytest
@@ -23,6 +26,24 @@ from tests.kit.clock import FakeClock
 from tests.kit.servers import Server
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+
+
+@dataclass
+class Letter:
+    """An argument with a lock beside its fields, as a row of a database has its connection."""
+
+    to: str
+
+    def __post_init__(self) -> None:
+        self.lock = Lock()
+
+
+class Letters(OrderedDict[str, str]):
+    """The same as a mapping."""
+
+    def __init__(self, to: str) -> None:
+        super().__init__(to=to)
+        self.lock = Lock()
 
 
 class Mailbox(Resource):
@@ -173,3 +194,16 @@ def test_wrong_arguments_are_refused_where_they_are_written() -> None:
         calls.enqueue("a", too=1)
     with pytest.raises(ArgumentsError, match="to"):
         calls.enqueue()
+
+
+@pytest.mark.parametrize("kind", [Letter, Letters])
+def test_arguments_that_cannot_be_copied_are_enqueued_with_many_as_alone(kind: Any) -> None:
+    """They are copied as they come, and the call ended with an error of the copy."""
+
+    async def send(letter: Any) -> None: ...
+
+    send.__annotations__["letter"] = Letter if kind is Letter else dict[str, str]
+    found = job(send)
+
+    assert found.enqueue(letter=kind("a")).id
+    assert found.enqueue_many([{"letter": kind("b")}, {"letter": kind("c")}]).new == 2
