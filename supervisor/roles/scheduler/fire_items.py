@@ -11,6 +11,7 @@ Guarantees
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
@@ -88,8 +89,9 @@ def prepare(
 
 
 def items(
-    ready: DueSchedule, moment: DecisionTime, limit: int, show_life: Callable[[], None] = lambda: None
-) -> list[FireItem]:
+    ready: DueSchedule, moment: DecisionTime, limit: int, show_life: Callable[[], None] = lambda: None,
+    *, bytes_max: int = sys.maxsize,
+) -> list[FireItem]:  # fmt: skip
     """Return the items of ``ready`` to decide now, at most ``limit``; none when it is not due yet.
 
     Args:
@@ -97,6 +99,7 @@ def items(
         moment: of the decision.
         limit: greatest number of items.
         show_life: called before each of several runs is made; arguments with many placeholders take 25 ms.
+        bytes_max: no more are made once their runs have so many; the others are found again behind them.
     """
     now_ms, known = moment.now_ms, ready.known
     if now_ms < ready.fire_ms:
@@ -111,7 +114,7 @@ def items(
     )
     if found is None:
         return [_alone(ready, moment)]
-    return _chain(ready, moment, found, limit, show_life)
+    return _chain(ready, moment, found, limit, show_life, bytes_max=bytes_max)
 
 
 def _alone(ready: DueSchedule, moment: DecisionTime) -> FireItem:
@@ -168,7 +171,7 @@ def _next(ready: DueSchedule, moment: DecisionTime) -> int | None:
 
 
 def _chain(
-    ready: DueSchedule, moment: DecisionTime, found: Owed, limit: int, show_life: Callable[[], None]
+    ready: DueSchedule, moment: DecisionTime, found: Owed, limit: int, show_life: Callable[[], None], *, bytes_max: int
 ) -> list[FireItem]:
     missed, why = sum(found.missed.values()), _why(found.missed)
     next_ms = found.next_fire_ms
@@ -178,13 +181,17 @@ def _chain(
         mark = found.new_mark_ms
         item = _item(ready, moment, _Decision(ready.mark_ms, mark, mark, next_ms), is_missed=True)
         return [item._replace(missed=missed, why=why)]
-    chain, mark_ms = [], ready.mark_ms
+    chain: list[FireItem] = []
+    mark_ms = ready.mark_ms
     for index, nominal in enumerate(found.nominals[:limit]):
+        if chain and bytes_max <= 0:
+            break
         show_life()
         is_last = index == len(found.nominals) - 1
         new_mark_ms = found.new_mark_ms if is_last else nominal
         after = next_ms if is_last else found.nominals[index + 1]
         chain.append(_asked(ready, moment, _Decision(mark_ms, nominal, new_mark_ms, after)))
+        bytes_max -= len(chain[-1].run.data)
         mark_ms = new_mark_ms
     first = chain[0]
     chain[0] = first._replace(missed=missed + first.missed, why="".join(sorted({*why, *first.why})))

@@ -168,10 +168,8 @@ class FireDispatcher:
             if len(batch.items) >= FIRE_BATCH_MAX or room <= 0:
                 self._prefetcher.window.put(ready, late_ms=moment.now_ms - moment.grace_ms)
                 continue
-            found = self._items(ready, moment, FIRE_BATCH_MAX - len(batch.items))
+            found = self._items(ready, moment, FIRE_BATCH_MAX - len(batch.items), room)
             if found:
-                if len(found) > 1:
-                    del found[_fitting(found, room) :]  # the others are found again behind them
                 for item in found:
                     room -= len(item.run.data)
                 batch.items.extend(found)
@@ -204,11 +202,11 @@ class FireDispatcher:
         if self._next is None:
             self._next = self.due(self._moment())
 
-    def _items(self, ready: DueSchedule, moment: DecisionTime, limit: int) -> list[FireItem] | None:
+    def _items(self, ready: DueSchedule, moment: DecisionTime, limit: int, room: int) -> list[FireItem] | None:
         if ready.known.takes_time:
             self._client.show_life()
         try:
-            return items(ready, moment, limit, self._client.show_life)
+            return items(ready, moment, limit, self._client.show_life, bytes_max=room)
         except TenureError as error:
             self._prefetcher.refuse(ready.schedule, ready.known.revision, str(error))
             return None

@@ -11,8 +11,10 @@ import pytest
 from supervisor.core.effects import Call
 from supervisor.core.errors import StoreUnavailableError
 from supervisor.core.model import ScheduleDef
+from supervisor.roles.scheduler.schedule_cache import CompiledSchedule
 from supervisor.store.schedules.backfills import BackfillCalls, Request
 from supervisor.store.schedules.reads import RecordPage
+from supervisor.store.wire.envelope import Packed
 from supervisor.testing.world import EPOCH_MS
 from tests.integration.roles.scheduler.planned import FOR_HOURS, TEMPLATE, Planned, every, planned
 
@@ -71,6 +73,27 @@ def test_initial_runs_and_missed_ones_begin_in_parts() -> None:
         plan.leader.start()
         plan.advance(140)
         assert plan.fired("missed")[:COUNT] == [10.0 * (n + 1) for n in range(COUNT)]
+
+
+def test_no_more_runs_are_made_than_one_call_carries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a chain of long ones all were made for each part, while what others owed waited."""
+    made: list[str] = []
+    make = CompiledSchedule.run
+
+    def counted(known: CompiledSchedule, schedule: str, *args: Any, **options: Any) -> Packed:
+        made.append(schedule)
+        return make(known, schedule, *args, **options)
+
+    with planned(long(10, "missed", missed="all"), **FOR_HOURS) as plan:
+        plan.until(15)
+        plan.leader.kill()
+        plan.until(10 * COUNT + 5)
+        monkeypatch.setattr(CompiledSchedule, "run", counted)
+        plan.leader.start()
+        plan.advance(70)
+        fired = plan.fired("missed")[1:]
+        assert len(fired) >= COUNT - 1
+        assert len(made) == len(fired)
 
 
 @pytest.mark.parametrize("is_known", [False, True])
