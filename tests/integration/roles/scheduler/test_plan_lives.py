@@ -107,6 +107,21 @@ def test_what_waited_and_began_before_redis_went_back_says_so_when_it_begins_aga
         assert len(plan.server.granted) == 1
 
 
+def test_a_time_that_a_follower_runs_for_again_after_an_edit_costs_others_no_run() -> None:
+    """It follows another schedule, which has the same time. The leader thought that Redis went back for all."""
+    once = msgspec.structs.replace(TEMPLATE, at_most_once=True)
+    others = [every(60, name, overlap="allow") for name in ("first", "second")]
+    with planned(*others, every(60, "once", overlap="allow", template=once, jitter_ms=30_000), **FOR_HOURS) as plan:
+        plan.upsert(after("first", "b"))
+        plan.until(60.5)
+        for source in plan.fetch():
+            plan.upsert(after(source.split("@")[0], "b"))
+            plan.end(source)
+        plan.until(119)
+        assert plan.fired("b") == [60, 60]
+        assert plan.decided("once") == [("FIRED", 60)]
+
+
 def test_a_configuration_that_redis_lost_is_brought_in_again_in_the_same_term() -> None:
     """A fail-over right after the deploy; no renewal is lost. Its schedules were silent for the rest of the term."""
     with planned(every(10, "former", overlap="allow"), **FOR_HOURS) as plan:
