@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import permutations
 
+import msgspec
 import pytest
 
 from supervisor.core.model import Kind, ScheduleDef, Template
@@ -170,3 +171,22 @@ def test_an_emptied_server_is_led_again_by_the_leader_within_a_second(make_fleet
     assert (fleet.leader is leader) is is_own
     assert fleet.leader.board.term().epoch > before.epoch
     assert fleet.leader.board.header.data_loss_epoch == fleet.leader.board.term().epoch
+
+
+def test_a_deploy_that_is_rolled_back_is_so_at_once() -> None:
+    """The former leader is on the list of candidates for a moment more; its set kept that of the next away for 5 s."""
+    world = World(Server(Keys("handover")), seed=1)
+    with driven_time(world.server_time_s):
+        fleet = Fleet(world, 3)
+        first, deployed, back = fleet.replicas
+        more = msgspec.structs.replace(TICK, id="more")
+        deployed.definitions = (TICK, more)
+        for replica, former in (first, None), (deployed, first), (back, deployed):
+            replica.start()
+            fleet.pass_s(2)
+            if former is not None:
+                former.stop()
+                fleet.pass_s(1)
+            names = world.server.store.raw.hkeys(world.server.keys.schedule_def)
+            assert sorted(names) == ([b"more", b"tick"] if replica is deployed else [b"tick"])
+        assert back.is_leading

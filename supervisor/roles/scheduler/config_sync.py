@@ -54,8 +54,7 @@ from supervisor.store.schedules.definitions import (
 from supervisor.store.schedules.reads import Record, RecordPage, Views, change_of
 from supervisor.store.wire.definition import pack_definition, unpack_definition
 
-TOLD_MAX = 20
-"""At most so many ids are told by name."""
+TOLD_MAX = 20  # ids that are told by name
 
 RETRY_NS = 1000 * MILLISECOND_NS
 REFUSED_NS = 60_000 * MILLISECOND_NS
@@ -64,6 +63,7 @@ REFUSED_NS = 60_000 * MILLISECOND_NS
 AGAIN_NS = 5000 * MILLISECOND_NS
 """How long after the answer that a set is in place, or that a newer one rules, it is asked again. Redis may lose its
 last moments unseen by the election; the last replica with the newer set may go, and counts as live for two leases."""
+SOON_NS = 200 * MILLISECOND_NS  # that of the former leader, which leaves the list of candidates after the lease
 
 T = TypeVar("T")
 
@@ -135,7 +135,6 @@ class ConfigSync:
         self._round = _SyncRound(nonce="")
         self.wake_ns = 0
         """When ``work`` has something to do: now, once Redis may answer again, or never in this term."""
-
         self._refused: tuple[str, ...] = ()  # the clashes that were told
         self._put_off: tuple[str, ...] = ()  # the refusals that were told
         self._told: tuple[str, BeginCode | None] = ("", None)  # the answer that was told, and in which term
@@ -173,7 +172,7 @@ class ConfigSync:
             self.wake_ns = self.wake_ns if self._is_idle else 0
         if self.is_done(term) or self._clock.elapsed_ns() < self.wake_ns:
             return False
-        if self._round.phase is SyncPhase.DONE:  # it was refused, or older than another one, some time ago
+        if self._round.phase is SyncPhase.DONE:  # some time ago
             self._round = _SyncRound(nonce=term.nonce)
         try:
             yield from _PHASES[self._round.phase](self, term)
@@ -197,10 +196,11 @@ class ConfigSync:
             now.missing = dict(self._places)
         else:
             now.phase, self._refused, self._put_off = SyncPhase.DONE, (), ()
-            self.wake_ns = self._clock.elapsed_ns() + AGAIN_NS
             told, self._told = self._told, (term.nonce, begin.code)
-            if told != self._told:
-                self._tell(applied=begin.code is BeginCode.APPLIED)
+            is_new, is_applied = told != self._told, begin.code is BeginCode.APPLIED
+            self.wake_ns = self._clock.elapsed_ns() + (SOON_NS if is_new and not is_applied else AGAIN_NS)
+            if is_new:
+                self._tell(applied=is_applied)
 
     def _leave(self, term: Term) -> Steps[None]:
         """Let new dynamic schedules come that the set of before, half brought in, may keep away."""
