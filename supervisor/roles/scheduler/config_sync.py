@@ -58,7 +58,7 @@ TOLD_MAX = 20  # ids that are told by name
 
 RETRY_NS = 1000 * MILLISECOND_NS
 REFUSED_NS = 60_000 * MILLISECOND_NS
-"""How long after a clash the whole is compared again: somebody may have deleted the dynamic schedule."""
+"""How long after a clash all is compared again, at once if this set removed one: what was in the way may be gone."""
 
 AGAIN_NS = 5000 * MILLISECOND_NS
 """How long after the answer that a set is in place, or that a newer one rules, it is asked again. Redis may lose its
@@ -121,9 +121,10 @@ class ConfigSync:
         report: Reporter,
         allow_empty: bool = False,
         show_life: Callable[[], None] = lambda: None,
+        again_ns: int = AGAIN_NS,
     ) -> None:
-        self._calls = Definitions(keys)
-        self._views = Views(keys)
+        self._calls, self._views = Definitions(keys), Views(keys)
+        self._again_ns = again_ns
         self._definitions = definitions
         self._lease_ms = lease_ms
         self._clock = clock
@@ -185,8 +186,7 @@ class ConfigSync:
         return not self.is_done(term)
 
     def _begin(self, term: Term) -> Steps[None]:
-        call = self._calls.begin(term, digest=self._digest, lease_ms=self._lease_ms)
-        begin: Begin = yield from ask_once(call)
+        begin: Begin = yield from ask_once(self._calls.begin(term, digest=self._digest, lease_ms=self._lease_ms))
         now = self._round
         now.revision, now.begun_ms = begin.revision, begin.now_ms
         if begin.code is BeginCode.NEEDED:
@@ -198,7 +198,8 @@ class ConfigSync:
             now.phase, self._refused, self._put_off = SyncPhase.DONE, (), ()
             told, self._told = self._told, (term.nonce, begin.code)
             is_new, is_applied = told != self._told, begin.code is BeginCode.APPLIED
-            self.wake_ns = self._clock.elapsed_ns() + (SOON_NS if is_new and not is_applied else AGAIN_NS)
+            older_ns = SOON_NS if is_new else AGAIN_NS
+            self.wake_ns = self._clock.elapsed_ns() + (self._again_ns if is_applied else older_ns)
             if is_new:
                 self._tell(applied=is_applied)
 
@@ -307,8 +308,7 @@ class ConfigSync:
             self._tell(applied=is_applied)
         self._refused, self._put_off = clashes, put_off
         self._told = now.nonce, BeginCode.APPLIED if is_applied else None
-        refused_ns = 0 if now.removed else REFUSED_NS  # one that went may have been in the way
-        self.wake_ns = self._clock.elapsed_ns() + (AGAIN_NS if is_applied else refused_ns)
+        self.wake_ns = self._clock.elapsed_ns() + (self._again_ns if is_applied else 0 if now.removed else REFUSED_NS)
         self._round = _SyncRound(nonce=now.nonce, phase=SyncPhase.DONE)  # let go of what was compared
 
     def _tell_lost(self) -> None:

@@ -124,7 +124,7 @@ def test_a_time_that_a_follower_runs_for_again_after_an_edit_costs_others_no_run
 
 def test_a_configuration_that_redis_lost_is_brought_in_again_in_the_same_term() -> None:
     """A fail-over right after the deploy; no renewal is lost. Its schedules were silent for the rest of the term."""
-    with planned(every(10, "former", overlap="allow"), **FOR_HOURS) as plan:
+    with planned(every(10, "former", overlap="allow"), lease_s=60.0) as plan:
         plan.until(20)
         copies: list[Any] = []
 
