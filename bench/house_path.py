@@ -67,7 +67,7 @@ def modules_of_a_run() -> set[str]:
     (directory / "tenure.yaml").write_text(CONFIG)
     tree = Tree(directory, "path", "--config", "tenure.yaml")
     try:
-        wait_until(lambda: len(tree.events("run_succeeded")) >= 2)
+        wait_until(lambda: len(tree.events("run_succeeded")) >= 5)
         (directory / "on").touch()
         known = len(tree.events("run_succeeded"))
         wait_until(lambda: len(tree.events("run_succeeded")) >= known + RUNS)
