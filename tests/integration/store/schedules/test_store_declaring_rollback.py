@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from supervisor.core.election.lease import Term
 from supervisor.core.model import ScheduleDef
+from supervisor.roles.scheduler.config_sync import ConfigSync
 from supervisor.settings.schedules.complete import schedules_digest
 from supervisor.store.election.leases import CandidateInfo
 from supervisor.store.schedules.definitions import Change, Definitions
@@ -36,6 +38,18 @@ def restore(desk: Declaration, data: dict[bytes, bytes]) -> None:
     desk.world.raw.flushall()
     for key, value in data.items():
         desk.world.raw.restore(key, 0, value)
+
+
+def replacing(desk: Declaration, steps: int) -> tuple[list[str], ConfigSync, Term, dict[bytes, bytes]]:
+    """Replace a set of 300 by another; return its names, its declaration after ``steps``, the term and a copy."""
+    former = [schedule(f"f{number:03}") for number in range(300)]
+    newer = [schedule(f"s{number:03}") for number in range(300)]
+    view = desk.world.lead("a")
+    desk.declare(view, *former)
+    declaring, term = desk.declaring(*newer), term_of(view)
+    for _ in range(steps):
+        desk.stepper.once(declaring, term)
+    return [each.id for each in newer], declaring, term, copy_of(desk)
 
 
 @pytest.mark.parametrize("stops_after", range(1, 7))
@@ -97,40 +111,26 @@ def test_a_set_is_not_in_place_where_redis_went_back_while_it_was_brought_in(
     desk: Declaration, kept: int, lost: int
 ) -> None:
     """A page that is not there any more would be missed by nobody: each leader would find the set in place."""
-    former = [schedule(f"f{number:03}") for number in range(300)]
-    newer = [schedule(f"s{number:03}") for number in range(300)]
-    view = desk.world.lead("a")
-    desk.declare(view, *former)
-    declaring, term = desk.declaring(*newer), term_of(view)
-    for _ in range(kept):
-        desk.stepper.once(declaring, term)
-    data = copy_of(desk)
+    names, declaring, term, data = replacing(desk, kept)
     for _ in range(lost - kept):
         desk.stepper.once(declaring, term)
     restore(desk, data)
     desk.stepper.until(lambda: declaring.is_done(term), declaring, term)
 
-    assert sorted(desk.world.stored()) == [each.id for each in newer]
+    assert sorted(desk.world.stored()) == names
 
 
 @pytest.mark.parametrize("kept", range(8))
 def test_a_set_that_redis_loses_with_its_last_moments_is_brought_in_again(desk: Declaration, kept: int) -> None:
     """A fail-over that loses no renewal of the lease is no loss to the election: the same term goes on."""
-    former = [schedule(f"f{number:03}") for number in range(300)]
-    newer = [schedule(f"s{number:03}") for number in range(300)]
-    view = desk.world.lead("a")
-    desk.declare(view, *former)
-    declaring, term = desk.declaring(*newer), term_of(view)
-    for _ in range(kept):
-        desk.stepper.once(declaring, term)
-    data = copy_of(desk)
+    names, declaring, term, data = replacing(desk, kept)
     desk.stepper.until(lambda: declaring.is_done(term), declaring, term)
-    assert sorted(desk.world.stored()) == [each.id for each in newer]
+    assert sorted(desk.world.stored()) == names
     restore(desk, data)
     desk.stepper.now_ns += MINUTE_NS
     desk.stepper.until(lambda: declaring.is_done(term), declaring, term)
 
-    assert sorted(desk.world.stored()) == [each.id for each in newer]
+    assert sorted(desk.world.stored()) == names
 
 
 def test_a_part_of_a_former_set_that_comes_late_does_not_stay(desk: Declaration) -> None:
