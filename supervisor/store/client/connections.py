@@ -50,11 +50,6 @@ class _Bounded(_Greeting):
     _sock: Any
     socket_connect_timeout: float | None
 
-    def write_within(self, left_s: float) -> None:
-        """Give up a write after ``left_s`` seconds without room for more. A reply has a deadline of its own."""
-        if self._sock is not None:
-            self._sock.settimeout(left_s)
-
     def connect_within(self, left_s: float, connect_s: float) -> None:
         """Connect and greet in ``left_s`` seconds, of which connecting may take ``connect_s``."""
         until_ns = _CLOCK.elapsed_ns() + int(left_s * SECOND_NS)
