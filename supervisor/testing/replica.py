@@ -63,7 +63,7 @@ class _PatientScheduler(Scheduler):
 
     slice_ns = lateness_ns = 60 * S
     idle_ns = 5 * S
-    reconcile_ns = audit_ns = declare_ns = 3600 * S
+    reconcile_ns = audit_ns = 3600 * S
 
 
 PATIENT: Any = {"elector_class": _PatientElector, "scheduler_class": _PatientScheduler}

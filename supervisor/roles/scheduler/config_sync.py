@@ -1,8 +1,7 @@
 """Bringing the schedules of this replica's configuration into Redis, step by step, behind everything that is on time.
 
 Guarantees
-    One question to Redis for each call of ``work``. A set that is in place costs one question every few seconds: if it
-    is not any more, it is brought in again.
+    One question to Redis for each call of ``work``; none while the set is in place, as each reading of the plan tells.
     ``is_outdated`` names schedules that this set is about to change or remove, from the first question of a term on:
     edited while nobody led, they do not fire once more as they were.
     Nothing is changed before every stored schedule was compared, so that a clash with a dynamic
@@ -60,9 +59,7 @@ RETRY_NS = 1000 * MILLISECOND_NS
 REFUSED_NS = 60_000 * MILLISECOND_NS
 """How long after a clash all is compared again, at once if this set removed one: what was in the way may be gone."""
 
-AGAIN_NS = 5000 * MILLISECOND_NS
-"""How long after the answer that a set is in place, or that a newer one rules, it is asked again. Redis may lose its
-last moments unseen by the election; the last replica with the newer set may go, and counts as live for two leases."""
+AGAIN_NS = 5000 * MILLISECOND_NS  # after a newer set was found to rule: the last replica with that may go
 SOON_NS = 200 * MILLISECOND_NS  # that of the former leader, which leaves the list of candidates after the lease
 
 T = TypeVar("T")
@@ -121,10 +118,8 @@ class ConfigSync:
         report: Reporter,
         allow_empty: bool = False,
         show_life: Callable[[], None] = lambda: None,
-        again_ns: int = AGAIN_NS,
     ) -> None:
         self._calls, self._views = Definitions(keys), Views(keys)
-        self._again_ns = again_ns
         self._definitions = definitions
         self._lease_ms = lease_ms
         self._clock = clock
@@ -136,13 +131,14 @@ class ConfigSync:
         self._round = _SyncRound(nonce="")
         self.wake_ns = 0
         """When ``work`` has something to do: now, once Redis may answer again, or never in this term."""
+        self.applied = ""  # digest of the set if it was in place under this term when Redis was last asked
         self._refused: tuple[str, ...] = ()  # the clashes that were told
         self._put_off: tuple[str, ...] = ()  # the refusals that were told
         self._told: tuple[str, BeginCode | None] = ("", None)  # the answer that was told, and in which term
 
     def begin(self) -> None:
-        """Start a term."""
-        self.wake_ns = NEVER_NS if self._is_idle else 0
+        """Start a term, or ask again within one: Redis may lose its last moments unseen by the election."""
+        self.wake_ns, self.applied = NEVER_NS if self._is_idle else 0, ""
 
     def is_asked(self, term: Term) -> bool:
         """Return whether Redis was asked under ``term`` if this set is in place."""
@@ -198,10 +194,14 @@ class ConfigSync:
             now.phase, self._refused, self._put_off = SyncPhase.DONE, (), ()
             told, self._told = self._told, (term.nonce, begin.code)
             is_new, is_applied = told != self._told, begin.code is BeginCode.APPLIED
-            older_ns = SOON_NS if is_new else AGAIN_NS
-            self.wake_ns = self._clock.elapsed_ns() + (self._again_ns if is_applied else older_ns)
+            self._wait(SOON_NS if is_new else AGAIN_NS, is_applied=is_applied)
             if is_new:
                 self._tell(applied=is_applied)
+
+    def _wait(self, again_ns: int, *, is_applied: bool) -> None:
+        """Ask again after ``again_ns``, or if the set is in place, once a reading of the plan finds that it is not."""
+        self.applied = self._digest if is_applied else ""
+        self.wake_ns = NEVER_NS if is_applied else self._clock.elapsed_ns() + again_ns
 
     def _leave(self, term: Term) -> Steps[None]:
         """Let new dynamic schedules come that the set of before, half brought in, may keep away."""
@@ -308,7 +308,7 @@ class ConfigSync:
             self._tell(applied=is_applied)
         self._refused, self._put_off = clashes, put_off
         self._told = now.nonce, BeginCode.APPLIED if is_applied else None
-        self.wake_ns = self._clock.elapsed_ns() + (self._again_ns if is_applied else 0 if now.removed else REFUSED_NS)
+        self._wait(0 if now.removed else REFUSED_NS, is_applied=is_applied)
         self._round = _SyncRound(nonce=now.nonce, phase=SyncPhase.DONE)  # let go of what was compared
 
     def _tell_lost(self) -> None:

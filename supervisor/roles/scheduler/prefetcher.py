@@ -58,7 +58,7 @@ class Prefetcher:
         self.marks = Watermarks(schedules, client)
         self._reports = CappedReports(client.report)
         self._refused_until_ns = 0  # a page; 0: the last one was answered
-        self.has_backfills = False  # any was on record
+        self.has_backfills, self.applied = False, ""  # whether any was on record; digest of the set in place
         self.begin()
 
     def begin(self) -> None:
@@ -170,7 +170,7 @@ class Prefetcher:
         self._reports.read(reply, refused=len(self._put_off))
         self._cursor = self._cursor.after(question, reply, behind=self.window.behind)
         self.last_change = self.last_change or reply.last_change
-        self.has_backfills = self.has_backfills or reply.backfills > 0
+        self.has_backfills, self.applied = self.has_backfills or reply.backfills > 0, reply.applied
         for schedule in again:
             self._again.pop(schedule, None)
         yield from self._know(term, reply.seen)

@@ -28,7 +28,7 @@ from supervisor.core.model import ScheduleDef
 from supervisor.core.supervision.scoreboard import Board
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.scheduler.backfill import Backfills
-from supervisor.roles.scheduler.config_sync import AGAIN_NS, ConfigSync
+from supervisor.roles.scheduler.config_sync import ConfigSync
 from supervisor.roles.scheduler.fenced_client import Auditor, FencedClient, Lateness, TermOverError, TzdataUpdate, same
 from supervisor.roles.scheduler.fire_items import DecisionTime
 from supervisor.roles.scheduler.firing import FireDispatcher
@@ -53,9 +53,6 @@ class Scheduler:
 
     reconcile_ns = 5000 * MILLISECOND_NS
     """How often everything due is read again: a message about a change may be lost."""
-
-    declare_ns = AGAIN_NS
-    """How often Redis is asked if the set of schedules is still in place: it may have lost its last moments."""
 
     audit_ns = 10_000 * MILLISECOND_NS
     """How often a page of all schedules is searched for those that nothing would ever look at."""
@@ -121,7 +118,6 @@ class Scheduler:
             report=self._report,
             allow_empty=self._allow_empty,
             show_life=self._client.show_life,
-            again_ns=self.declare_ns,
         )
 
     def run(self) -> Steps[None]:
@@ -196,6 +192,8 @@ class Scheduler:
             return True
         if self._prefetcher.is_due(moment):
             begin, redis_ms = yield from self._prefetcher.read(term, moment)
+            if self._declaring.applied not in ("", self._prefetcher.applied):
+                self._declaring.begin()
             if begin:
                 yield from self._firing.begin_runs(term, begin, redis_ms)
             return True

@@ -171,6 +171,7 @@ class DueReply:
     invalid: int = 0  # schedules whose definition cannot be used
     foreign: str = ""  # streams that only inform and whose keys hold another type
     backfills: int = 0  # on record, most of them ended
+    applied: str = ""  # digest of the configured set in place; empty: none is, or one is being brought in
     seen: list[Seen]
 
 
@@ -248,7 +249,7 @@ def parse_fired(reply: Any) -> FireReply:
 def parse_due(reply: Any) -> DueReply:
     """Parse the reply of ``schedule_due``."""
     now_ms, planned, defined, overdue, next_ms, is_full, last_change, is_late_full, paused, invalid = reply[:10]
-    foreign, backfills, *flat = reply[10:]
+    foreign, backfills, applied, *flat = reply[10:]
     return DueReply(
         now_ms=number(now_ms),
         planned=number(planned),
@@ -262,6 +263,7 @@ def parse_due(reply: Any) -> DueReply:
         invalid=number(invalid),
         foreign=text(foreign).strip(),
         backfills=number(backfills),
+        applied=text(applied),
         seen=list(_seen(flat)),
     )
 
