@@ -12,11 +12,12 @@ Guarantees
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from typing import NamedTuple
 
 import msgspec
 
+from supervisor.core.model import scheduled_run_id
 from supervisor.core.schedules.catchup import Owed, Planned, fire_of, following_fire, next_fire, owed
 from supervisor.core.schedules.neighbours import Neighbours
 from supervisor.core.schedules.triggers import after_completion_ms, after_end_ms
@@ -56,6 +57,7 @@ class DecisionTime(NamedTuple):
     grace_ms: int  # how late a run may be and still be on time
     doubtful_until_ms: int = 0  # what was due until then may have been fired before Redis lost it
     ahead_ms: int = 0  # how far this machine's wall clock is ahead of ``now_ms``
+    begun: Container[str] = ()  # runs known to have left their buffer: Redis lost it, or its schedule follows another
 
     def doubted(self, until_ms: int) -> DecisionTime:
         """Return it with the doubt about what was due until ``until_ms``."""
@@ -138,18 +140,20 @@ def advanced(ready: DueSchedule, mark_ms: int) -> DueSchedule | None:
 def starts(seen: Seen, known: CompiledSchedule, counters: Counters, moment: DecisionTime) -> list[FireItem]:
     """Return items for runs without a due time: the initial run, and runs waiting in the buffer."""
     found = []
-    definition = known.definition
+    definition, until_ms = known.definition, moment.doubtful_until_ms
     if definition.run_on_create and not counters.initial:
-        found.append(_extra(seen, known, moment, moment.now_ms, What.INITIAL))
+        # A schedule that was there before Redis went back may have begun then.
+        found.append(_extra(seen, known, moment, moment.now_ms, What.INITIAL, is_doubtful=seen.mark_ms <= until_ms))
     is_forced = definition.overlap == "cancel_other" and 0 < counters.force_ms <= moment.now_ms
     for nominal_ms in seen.waiting:
         window = definition.catchup_window_ms
         is_old = window is not None and moment.now_ms - fire_of(definition, known.trigger, nominal_ms) > window
-        is_old = is_old or (known.is_at_most_once and nominal_ms <= moment.doubtful_until_ms)
+        is_doubtful = nominal_ms <= until_ms or scheduled_run_id(seen.schedule, nominal_ms) in moment.begun
+        is_old = is_old or (known.is_at_most_once and is_doubtful)
         if definition.after is not None and known.checks is not None:  # of others they were asked when it was due
             is_old = is_old or known.checks.refusal(nominal_ms, moment.now_ms, known.trigger) is not None
         what = What.DROP if is_old else What.FORCE if is_forced else What.START
-        found.append(_extra(seen, known, moment, nominal_ms, what))
+        found.append(_extra(seen, known, moment, nominal_ms, what, is_doubtful=is_doubtful))
     return found
 
 
@@ -233,10 +237,10 @@ def _item(ready: DueSchedule, moment: DecisionTime, decision: _Decision, *, is_m
     )  # fmt: skip
 
 
-def _extra(seen: Seen, known: CompiledSchedule, moment: DecisionTime, nominal_ms: int, what: What) -> FireItem:
+def _extra(
+    seen: Seen, known: CompiledSchedule, moment: DecisionTime, nominal_ms: int, what: What, *, is_doubtful: bool
+) -> FireItem:
     is_initial = what is What.INITIAL
-    # A schedule that was there before Redis went back may have begun then.
-    is_doubtful = (seen.mark_ms if is_initial else nominal_ms) <= moment.doubtful_until_ms
     is_lost = is_initial and is_doubtful and known.is_at_most_once
     delay_ms = 0 if is_initial else fire_of(known.definition, known.trigger, nominal_ms) - nominal_ms
     run = NOTHING

@@ -13,23 +13,19 @@ Guarantees
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from itertools import groupby, islice
 from operator import attrgetter
 from typing import NamedTuple
 
-import msgspec
-
 from supervisor.core.effects import Call, Steps
 from supervisor.core.election.lease import Term
-from supervisor.core.errors import PayloadTooLargeError, TenureError
+from supervisor.core.errors import TenureError
 from supervisor.core.model import FIRE_BATCH_MAX
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.scheduler.fenced_client import FencedClient, ask_split
 from supervisor.roles.scheduler.fire_items import DecisionTime, DueSchedule, advanced, items
 from supervisor.roles.scheduler.prefetcher import Prefetcher
 from supervisor.store.schedules.fire import Schedules
-from supervisor.store.wire.envelope import pack, unpack
 from supervisor.store.wire.fire import NOTHING, FireCode, FireItem, FireReply, FireResult, What
 
 BYTES_MAX = 512 * 1024  # of the runs of one batch, which must get through within the time of a call
@@ -77,7 +73,8 @@ class FireDispatcher:
         self._moment = moment
         self._next: FireBatch | None = None  # put together while the one before was in flight
         self._answered: tuple[FireBatch, FireReply] | None = None  # not yet taken in
-        self._begun: dict[str, None] = {}  # runs that came out of a buffer, the latest last
+        self.begun: dict[str, None] = {}
+        """Runs that came out of a buffer, the latest last: a reading that has one as waiting is of an older state."""
         self._held: dict[str, DueSchedule] = {}  # their due time is ahead of Redis' clock
         self._held_until_ns = 0
         self._is_skewed = False  # this machine's wall clock is too far ahead of Redis'
@@ -138,7 +135,7 @@ class FireDispatcher:
     def begin_runs(self, term: Term, begin: Sequence[FireItem], at_ms: int) -> Steps[None]:
         """Start runs that begin without a due time by Redis' ``at_ms``; their successors are found by reading again."""
         held: set[str] = set()
-        left = [self._doubted(item) for item in begin]
+        left = list(begin)
         while left:
             batch = left[: _fitting(left[:FIRE_BATCH_MAX], BYTES_MAX)]
             del left[: len(batch)]
@@ -146,27 +143,13 @@ class FireDispatcher:
             self._tell(batch, reply)
             for item, (code, _) in zip(batch, reply.results, strict=True):
                 if code is FireCode.FIRED and item.what is not What.INITIAL:
-                    self._begun[item.run.run_id] = None
-                    if len(self._begun) > BEGUN_MAX:
-                        del self._begun[next(iter(self._begun))]
+                    self.begun[item.run.run_id] = None
+                    if len(self.begun) > BEGUN_MAX:
+                        del self.begun[next(iter(self.begun))]
                 if code in {FireCode.HELD, FireCode.PAUSED, FireCode.SKEWED}:
                     held.add(item.schedule)  # what waits behind it is a DUP, and says nothing new
                 elif item.schedule not in held:
                     self._prefetcher.again(item.schedule)
-
-    def _doubted(self, item: FireItem) -> FireItem:
-        """Return ``item``, in doubt if it began before: Redis knows no more that it did, and no watermark tells of it.
-
-        What else Redis forgot shows by itself. Or nothing was forgotten: its schedule follows another one now.
-        """
-        if item.is_doubtful or item.run.run_id not in self._begun:
-            return item
-        envelope = unpack(item.run.data)
-        if envelope.template.at_most_once:
-            return item._replace(what=What.DROP, run=NOTHING, is_doubtful=True)
-        with suppress(PayloadTooLargeError):  # by the word
-            item = item._replace(run=pack(msgspec.structs.replace(envelope, maybe_duplicate=True)))
-        return item._replace(is_doubtful=True)
 
     def batch(self, due: Sequence[DueSchedule], moment: DecisionTime) -> FireBatch:
         """Put together the runs ``due`` owe; the excess goes back into the window."""

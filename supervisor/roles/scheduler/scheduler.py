@@ -242,7 +242,7 @@ class Scheduler:
 
     def _moment(self) -> DecisionTime:
         doubtful_ms = max(self._client.board.header.doubtful_until_ms, self._prefetcher.marks.doubtful_until_ms)
-        return DecisionTime(self._clock.wall_ms(), 2 * self._lease_ms, doubtful_ms)
+        return DecisionTime(self._clock.wall_ms(), 2 * self._lease_ms, doubtful_ms, begun=self._firing.begun)
 
     def _wake_ns(self) -> int:
         """Return when to look again. Timers may fire early and the wall clock may step, so look often."""
