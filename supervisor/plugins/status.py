@@ -138,7 +138,7 @@ class PluginStatus:
         is_again = known.state == PluginState.ERROR and left_s > 0  # another attempt of a run that failed before
         errors = max(1, known.errors) if is_again else known.errors + 1
         for_s = left_s if is_again else min(SUSPENDED_S_MAX, settings.retry_after_s * 2 ** min(errors - 1, 20))
-        ids = [schedule] if schedule is not None else []
+        ids = self._own_schedule(subject, schedule)
         if not is_again:
             ids = sorted({*ids, *self.schedules_of(subject)})
         suspended, until_ms = self._suspend(subject, ids, reason, for_s=for_s)
@@ -196,17 +196,23 @@ class PluginStatus:
 
     def schedules_of(self, subject: Subject) -> list[str]:
         """Return the schedules that run the plugin with these options, as far as their arguments show."""
-        wanted = subject.digest
         return [
             record.id
             for record, options in self._schedules(subject.name)
-            if digest_of({**subject.registered.settings.options, **options}) == wanted
-            or (
-                record.pause is not None
-                and record.pause.by == _by(subject.name)
-                and b"{{" in msgspec.json.encode(options)
-            )
+            if _may_give(subject, options, is_meant=record.pause is not None and record.pause.by == _by(subject.name))
         ]
+
+    def _own_schedule(self, subject: Subject, schedule: str | None) -> list[str]:
+        """Return the schedule that a run names, if it runs the plugin with these options.
+
+        Whoever may enqueue writes what a run names, a trigger has options of its own, and a definition may be another
+        by now.
+        """
+        if schedule is None:
+            return []
+        (found,) = self._runner.run(self._views.inspect([schedule]))
+        options = None if found.record is None else _options(found.record, subject.name)
+        return [schedule] if options is not None and _may_give(subject, options, is_meant=True) else []
 
     def schedules_running(self, name: str) -> list[str]:
         """Return the schedules that run the plugin, with whatever options."""
@@ -239,6 +245,12 @@ def _options(record: Record, name: str) -> Mapping[str, Any] | None:
         return None
     options = template.args.get("options")
     return options if isinstance(options, Mapping) else {}
+
+
+def _may_give(subject: Subject, options: Mapping[str, Any], *, is_meant: bool) -> bool:
+    """Return whether a schedule with ``options`` gives those of ``subject``; of placeholders, if it ``is_meant``."""
+    is_same = digest_of({**subject.registered.settings.options, **options}) == subject.digest
+    return is_same or (is_meant and b"{{" in msgspec.json.encode(options))
 
 
 def _by(name: str) -> str:

@@ -224,6 +224,21 @@ def test_only_the_schedules_with_the_same_options_are_suspended(counting: Plugin
     assert paused == ["s-bad"]
 
 
+def test_a_run_suspends_no_schedule_that_does_not_give_the_plugin_its_options(counting: PluginCalls) -> None:
+    """A run names its schedule as whoever enqueued it wrote it; a producer writes no pause by that."""
+    counting.schedule("payroll", "counting", job="app.pay")
+    counting.schedule("s-good", "counting")
+    counting.schedule("s-too", "counting-too", options={"is_bad": True})
+    counting.schedule("s-bad", "counting", options={"is_bad": "{{ nominal }}"})
+    for name in ("payroll", "s-good", "s-too", "gone", "s-bad"):
+        for _ in range(2):  # the second one is another attempt, within the suspension
+            with pytest.raises(PluginUnusableError):
+                counting.run("counting", options={"is_bad": True}, schedule=name)
+
+    paused = [name for name in ("payroll", "s-good", "s-too", "s-bad") if counting.pause(name) is not None]
+    assert paused == ["s-bad"]
+
+
 def test_each_suspension_is_twice_as_long_and_attempts_of_one_run_are_one_failure(counting: PluginCalls) -> None:
     """A broken plugin is tried now and then, not all the time; up to an hour apart."""
     counting.schedule("s-1", "counting", options={"is_bad": True})
