@@ -224,7 +224,11 @@ class SyncPool:
             self._owe(prepared)
             return
         if not is_fast:
-            self._clear_the_way()
+            try:
+                self._clear_the_way()
+            except Interrupted:
+                self._ready.appendleft(prepared.fetched)  # it has not begun, and nobody else knows of it
+                raise
             if self._must_stop():
                 self._owe(self._executor.refusals.give_back(prepared.fetched))
                 return

@@ -1,11 +1,17 @@
-"""Workers that are told to go while a job has their signals: the board says it too."""
+"""Workers that are told to go: while a job has their signals the board says it too, and nothing that they hold stays."""
 
 from __future__ import annotations
 
 import os
 import signal
+from typing import Any
 
-from supervisor.core.supervision.states import SlotState
+import pytest
+
+from supervisor.core.supervision.states import RunState, SlotState
+from supervisor.core.units import SECOND_NS
+from supervisor.roles.worker.polling.poll import Pace
+from supervisor.roles.worker.pools import sync_pool
 from tenure import job
 from tests.integration.roles.worker.forked import fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
@@ -45,3 +51,32 @@ def test_a_plain_job_with_a_handler_of_its_own_keeps_no_worker_from_going(sync_s
 
     assert found.history == [(run_id, "ok", 1) for run_id in ids[:2]], found.errors
     assert (found.sessions, found.fsck) == ([], [])
+
+
+@pytest.mark.parametrize("delivery", ["at_least_once", "at_most_once"])
+def test_what_was_about_to_begin_goes_back_with_a_quit(
+    sync_shop: WorkerKit, delivery: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It comes while those before the run are acknowledged: the session ends, and must not hold it any more."""
+    monkeypatch.setattr(Pace, "want", 2)
+    monkeypatch.setattr(Pace, "is_fast", lambda _pace, job: job == "fast")
+    monkeypatch.setattr(sync_pool, "PATIENCE_NS", 600 * SECOND_NS)
+
+    @job("fast")
+    def fast() -> None: ...
+
+    @job("slow", delivery=delivery)
+    def slow() -> None: ...
+
+    def quit_before(script: str) -> str:
+        if script == "turn" and RunState.DONE in [entry.state for entry in sync_shop.board.inflight[0].entries()]:
+            os.kill(os.getpid(), signal.SIGQUIT)
+            sum(range(1000))
+        return ""
+
+    fast_id, slow_id = sync_shop.enqueue("fast"), sync_shop.enqueue("slow")
+    sync_shop.ask_to_go()
+    found = fork(sync_shop, fault=quit_before).report()
+
+    assert found.history == [(fast_id, "ok", 1)]
+    assert (found.states[slow_id], found.charges, found.sessions, found.fsck) == ("queued", {}, [], [])
