@@ -9,8 +9,10 @@ from collections.abc import Generator, Iterator
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from xdist.remote import Producer
 
 from tests.kit.canary import CANARY
+from tests.kit.dealing import Dealing, name_groups
 from tests.kit.isolation import FAILED, isolated
 from tests.kit.launcher import launching
 from tests.kit.mailboxes import mailbox
@@ -53,8 +55,14 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
         gc.enable()
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Dealing | None:
+    """Keep the tests of a group together."""
+    return Dealing(config, log) if config.getvalue("dist") == "loadgroup" else None
+
+
 @pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Spread whole trees, which mostly wait, among the first four fifths of what keeps processors busy.
 
     Raises:
@@ -67,6 +75,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     step = 0.8 * len(others) / max(1, len(trees))
     placed = [*enumerate(others), *((index * step, each) for index, each in enumerate(trees))]
     items[:] = [each for _, each in sorted(placed, key=lambda place: place[0])]
+    if config.getoption("loadgroup", default=False):
+        name_groups(items)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
