@@ -88,6 +88,30 @@ def test_a_message_that_is_too_large_is_set_aside_and_told(world: StoreCalls, br
     assert world.raw.lrange(f"{world.keys.prefix}cloudforet:aside:{QUEUE}", 0, -1) == [large.encode()]
 
 
+def test_long_messages_are_moved_a_few_at_a_time(world: StoreCalls, bridges: Bridges) -> None:
+    """200 of the longest would hold the server up for longer than a leader has to renew its lease."""
+    long = json.dumps({**TASK, "pad": "x" * 60_000})
+    world.raw.rpush(CHANNEL, *[long] * 10, json.dumps(TASK))
+
+    assert world.run(ingest(bridges)) == Ingested(5, 0, 6)  # up to 256 KiB, and the one that goes beyond
+    assert world.run(ingest(bridges)) == Ingested(5, 0, 1)
+    assert world.run(ingest(bridges)) == Ingested(1, 0, 0)
+    assert [args["message"] for args in queued(world).values()] == [long] * 10 + [json.dumps(TASK)]
+
+
+def test_a_message_that_no_worker_could_read_as_a_run_is_set_aside(world: StoreCalls, bridges: Bridges) -> None:
+    """Of a longer record workers get the beginning; as JSON within JSON each tab has six bytes."""
+    message = json.dumps({**TASK, "pad": ["x"] * 700}, indent="\t" * 30)
+    assert len(message) < PAYLOAD_BYTES_MAX
+    world.raw.rpush(CHANNEL, message, json.dumps(TASK))
+
+    assert world.run(ingest(bridges)) == Ingested(2, 1, 0)
+    first, second = queued(world).values()
+    assert "bytes as a run, the limit is 131072; it was set aside in the list" in first["reason"]
+    assert second == {"message": json.dumps(TASK)}
+    assert world.raw.lrange(f"{world.keys.prefix}cloudforet:aside:{QUEUE}", 0, -1) == [message.encode()]
+
+
 def test_bytes_that_are_no_text_reach_the_worker_that_says_so(world: StoreCalls, bridges: Bridges) -> None:
     """The list holds whatever somebody pushed; the run cannot be read, and is buried with that reason."""
     world.raw.rpush(CHANNEL, b"\xff\xfe\x00")
