@@ -163,6 +163,7 @@ class Wakeup:
         self._clock = clock
         self.is_draining = False
         self.is_abandoning = False
+        self.asked_ns = 0  # when that was asked for; 0: not yet
         self._reader, self._writer = socket.socketpair()
         for end in (self._reader, self._writer):
             end.setblocking(False)  # noqa: FBT003 - the library's own signature
@@ -190,10 +191,9 @@ class Wakeup:
         self._writer.close()
 
     def _note(self, number: int, _frame: FrameType | None) -> None:
-        if number == signal.SIGTERM:
-            self.is_draining = True
-        elif number == signal.SIGQUIT:
-            self.is_draining = self.is_abandoning = True
+        is_quit = number == signal.SIGQUIT
+        if number != signal.SIGURG and not (self.is_abandoning if is_quit else self.is_draining):
+            self.is_draining, self.is_abandoning, self.asked_ns = True, is_quit, self._clock.elapsed_ns()
 
 
 def preload() -> None:

@@ -7,7 +7,8 @@ listens to signals.
 Guarantees
     It beats for its parent whatever Redis does: no call here waits longer than a second.
     When the tree drains, the lease is given back at once, and sessions are beaten until
-    the agent is asked to end, so that running jobs keep their runs.
+    the agent is asked to end, so that running jobs keep their runs. From then on one deadline holds for
+    all that is left to do, before that of its parent; what does not fit is left to another replica.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from supervisor.core.effects import Call
-from supervisor.core.errors import EXIT_FAILED, EXIT_OK
+from supervisor.core.errors import EXIT_FAILED, EXIT_OK, StoreUnavailableError
 from supervisor.core.jobs.registry import registry
 from supervisor.core.model import ScheduleDef
+from supervisor.core.supervision.shutdown import ShutdownStage, Stop
 from supervisor.core.supervision.states import ChildState
-from supervisor.core.units import MILLISECOND_NS, SECOND_NS
+from supervisor.core.units import MILLISECOND_NS, NEVER_NS, SECOND_NS
 from supervisor.roles.agent.commands import CommandDuty
 from supervisor.roles.agent.election.context import ElectionContext, ElectionTiming, Presence, TreeView
 from supervisor.roles.agent.election.elector_thread import ElectorThread, PresenceThread, Watchdog, elector_rng
@@ -47,7 +49,7 @@ CALL_TIMEOUT_S = 1.0  # below the limit after which the parent calls the agent h
 RELEASE_JOIN_NS = 2500 * MILLISECOND_NS  # three tries of a release, each bounded by the renew timeout
 ABANDON_JOIN_NS = 100 * MILLISECOND_NS
 JOIN_SLICE_S = 0.02
-ABANDON_CALL_TIMEOUT_S = 0.04
+END_SHARE = 0.8  # of what the parent allows for the end; the rest is for a machine without a processor to spare
 
 T = TypeVar("T")
 
@@ -72,7 +74,7 @@ class Agent:
             keys=keys,
         )
         self._store = self._connect("agent", CALL_TIMEOUT_S, follow=child.board)
-        self._call_timeout_s = CALL_TIMEOUT_S
+        self._wakeup = Wakeup(child.clock)
         sessions = Sessions(keys)
         queues = child.settings.queues
         workers = LocalWorkers(child.board, child.slot_names, child.replica, wake_parent=child.wake_parent)
@@ -93,7 +95,7 @@ class Agent:
 
     def run(self) -> int:
         """Do all of it until asked to end."""
-        wakeup = Wakeup(self._clock)
+        wakeup = self._wakeup
         try:
             self._elector.start()
             self._duties.publish_first()
@@ -104,7 +106,7 @@ class Agent:
                     return EXIT_FAILED
                 retry_ns = 0 if self._duties.perform() else self._clock.elapsed_ns() + BEAT_NS
                 self._wait(wakeup, max(self._duties.next_ns(), retry_ns))
-            return self._end(is_abandoning=wakeup.is_abandoning)
+            return self._end()
         finally:
             wakeup.close()
             self._store.close()
@@ -128,26 +130,41 @@ class Agent:
         self._report("elector_stuck", late_s=round((now_ns - due_ns) / SECOND_NS, 1))
         return True
 
-    def _end(self, *, is_abandoning: bool) -> int:
+    def _end(self) -> int:
         """Release the lease if it is still held, and give back runs of workers that are gone."""
         self._child.announce(ChildState.DRAINING)
         self._tree.is_ending = True
         self._elector.wake()
-        if is_abandoning:
-            self._call_timeout_s = ABANDON_CALL_TIMEOUT_S
-        until_ns = self._clock.elapsed_ns() + (ABANDON_JOIN_NS if is_abandoning else RELEASE_JOIN_NS)
+        join_ns = ABANDON_JOIN_NS if self._wakeup.is_abandoning else RELEASE_JOIN_NS
+        until_ns = min(self._clock.elapsed_ns() + join_ns, self._until_ns())
         # A standby holds nothing; it may be blocked on events, and is left behind.
         while self._elector.is_holding and self._elector.is_alive() and self._clock.elapsed_ns() < until_ns:
             self._beat()
             self._elector.join(JOIN_SLICE_S)
         self._beat()
         is_done = self._duties.perform()
-        self._report("agent_ended", abandoned=is_abandoning, unreclaimed=not is_done)
+        self._report("agent_ended", abandoned=self._wakeup.is_abandoning, unreclaimed=not is_done)
         return EXIT_OK
+
+    def _until_ns(self) -> int:
+        """Return by when every call must be over: once the agent is asked to end, before its parent kills it."""
+        wakeup = self._wakeup
+        if not wakeup.is_draining:
+            return NEVER_NS
+        allowed = Stop(
+            grace_ns=int(self._child.settings.supervision.grace_s * SECOND_NS),
+            stage=ShutdownStage.FORCED_AGENT if wakeup.is_abandoning else ShutdownStage.STOPPING_AGENT,
+            asked_ns=self._child.board.header.stop_started_ns or wakeup.asked_ns,
+            entered_ns=wakeup.asked_ns,
+        )
+        return wakeup.asked_ns + int(END_SHARE * (allowed.deadline_ns - wakeup.asked_ns))
 
     def _run_call(self, call: Call[T]) -> T:
         self._beat()
-        answer = self._store.run(call, timeout_s=self._call_timeout_s)
+        left_s = (self._until_ns() - self._clock.elapsed_ns()) / SECOND_NS
+        if left_s <= 0:
+            raise StoreUnavailableError(f"{call.script}: the agent ends, and has no time left for it")
+        answer = self._store.run(call, timeout_s=min(CALL_TIMEOUT_S, left_s))
         self._child.row.redis_ok_ns = self._clock.elapsed_ns()
         return answer
 
