@@ -19,6 +19,7 @@ from supervisor.operations.runs import RunPermit, checked_runs, permitted
 from supervisor.store.keys import Keys
 from supervisor.store.queues.control import PAGE, QueueControl, RequeueCode, Requeued
 from supervisor.store.queues.reads import DeadRun, QueueReads, RunView
+from supervisor.store.queues.run_search import search
 from supervisor.store.wire.envelope import is_run_id
 from supervisor.telemetry.masking import mask_text
 
@@ -129,7 +130,8 @@ def show(keys: Keys, run_id: str, queue: str = "") -> Operation[RunView]:
         NotDeadError: it is unknown, or in another state.
     """
     checked_runs([(queue, run_id)])
-    view: RunView | None = yield QueueReads(keys).show(run_id, [queue] if queue else None)
+    reads = QueueReads(keys)
+    view: RunView | None = (yield reads.show(run_id, [queue])) if queue else (yield from search(reads, run_id))
     if view is None or view.state != "dead":
         state = "unknown" if view is None else f"{view.state}, not dead"
         raise NotDeadError(f"run {run_id[:200]!r} is {state}; `tenure dead list` shows the dead ones")

@@ -28,6 +28,7 @@ from supervisor.store.queues.control import CancelCode as CancelCode  # noqa: PL
 from supervisor.store.queues.reads import QueueReads, RunningRun, RunView
 from supervisor.store.queues.run_records import AttemptLog as AttemptLog  # noqa: PLC0414 - of answers
 from supervisor.store.queues.run_records import RunLogs, Tallies, Tally
+from supervisor.store.queues.run_search import search
 from supervisor.store.schedules.reads import Views
 from supervisor.store.wire.envelope import check_run_id
 from supervisor.store.wire.poll import HISTORY, HistoryEntry
@@ -160,7 +161,7 @@ def show(keys: Keys, run_id: str, *, is_thorough: bool = False) -> Operation[Run
     Raises:
         UnknownRunError: nothing is known about it.
     """
-    view: RunView | None = yield QueueReads(keys).show(run_id)
+    view = yield from search(QueueReads(keys), run_id)
     if is_thorough and (view is None or (view.state == "finished" and not view.history)):
         view = (yield from _long_ended(keys, run_id)) or view
     try:
@@ -206,7 +207,8 @@ def permitted(keys: Keys, runs: Sequence[Run], permit: RunPermit | None) -> Oper
         return [(queue, run_id, "") for queue, run_id in runs]
     found: list[JudgedRun] = []
     for queue, run_id in runs:
-        shown = yield QueueReads(keys).show(run_id, [queue] if queue else None)
+        reads = QueueReads(keys)
+        shown = (yield reads.show(run_id, [queue])) if queue else (yield from search(reads, run_id))
         if shown is None or shown.envelope is None:
             raise UnknownRunError(run_id)
         labels: Mapping[str, str] = {}
@@ -253,7 +255,7 @@ def follow_logs(
     told: dict[int, int] = {}
     is_over = False
     while not is_over:
-        view = yield QueueReads(keys).show(run_id, need="end")
+        view = yield from search(QueueReads(keys), run_id, need="end")
         is_over = view is None or view.state in _ENDS  # asked before its output, which then is the last
         for log in _of_attempt((yield RunLogs(keys).read(run_id)), attempt):
             text, told[log.number] = text_after(log, told.get(log.number, 0))

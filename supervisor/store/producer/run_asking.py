@@ -34,6 +34,7 @@ from supervisor.store.producer.waiting import RunWaits
 from supervisor.store.queues.control import CancelCode, QueueControl
 from supervisor.store.queues.reads import HISTORY_SCAN, Need, QueueReads, RunView
 from supervisor.store.queues.run_records import RunEnds, Tallies, Tally
+from supervisor.store.queues.run_search import await_runs, search
 from supervisor.store.scripts import Call
 from supervisor.store.wire.envelope import check_run_id
 from supervisor.store.wire.poll import HISTORY
@@ -112,7 +113,7 @@ class RunQueries:
         found: list[ChildRun] = []
         for number in numbers[: max(0, total - start)]:
             child = f"{run_id}/{number}"
-            view = yield self._reads.show(child, need="job" if has_results else "end")
+            view = yield from search(self._reads, child, need="job" if has_results else "end")
             found.append(self._child(child, view, has_results=has_results))
         is_last = start + limit >= total or (bool(found) and found[-1].status.state is RunPhase.GONE)
         while is_last and found and found[-1].status.state is RunPhase.GONE:  # of its grandchildren, or forgotten
@@ -131,7 +132,10 @@ class RunQueries:
             there = yield self._reads.show(run_id, [queue], need=need, scan=scan)
             if status_of(run_id, there).state is not RunPhase.GONE:
                 return there
-        view: RunView | None = yield self._reads.show(run_id, [found] if found and found != queue else None, need=need)
+        if found and found != queue:
+            view: RunView | None = yield self._reads.show(run_id, [found], need=need)
+        else:
+            view = yield from search(self._reads, run_id, need=need)
         return view or there
 
     def _child(self, run_id: str, view: RunView | None, *, has_results: bool) -> ChildRun:
@@ -177,7 +181,7 @@ class RunQueries:
             try:
                 found = queue
                 if not is_over:
-                    (found,) = yield self._ends.awaited(self.waits.bell, [(queue, run_id)])
+                    (found,) = yield from await_runs(self._ends, self.waits.bell, [(queue, run_id)])
                     was_answered = True
                 if is_over or not found or (queue and found != queue):
                     view = yield from self._view(run_id, queue, found, need=need, scan=HISTORY)

@@ -21,12 +21,14 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from supervisor.clock import Clock
+from supervisor.core.effects import drive
 from supervisor.core.errors import TenureError
 from supervisor.core.units import SECOND_NS
 from supervisor.store.client import threads
 from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
 from supervisor.store.queues.run_records import AWAIT_MAX, RunEnds
+from supervisor.store.queues.run_search import await_runs
 
 Wake = Callable[[], object]
 log = logging.getLogger("tenure.producer")
@@ -216,7 +218,7 @@ class RunWaits:
             StoreUnavailableError: Redis does not answer.
         """
         while asked := self.runs.due(self._clock.elapsed_ns()):
-            found = store.run(self._ends.awaited(self.bell, asked))
+            found = drive(await_runs(self._ends, self.bell, asked), store.run)
             self.runs.looked(asked, found, self._clock.elapsed_ns())
         run_id = store.pop(self._rung, block_s)
         if run_id is not None:

@@ -190,20 +190,25 @@ class QueueReads(CallBuilder):
         return self._call("queue_recent", {"count": count}, parse_history, keys={"hist": self.keys.queue(queue).hist})
 
     def show(
-        self, run_id: str, queues: Sequence[str] | None = None, *, scan: int = HISTORY_SCAN, need: Need = "history"
+        self, run_id: str, queues: Sequence[str] = (), *, scan: int = HISTORY_SCAN, need: Need = "history"
     ) -> Call[RunView | None]:
-        """Read everything known about a run; None when nothing is. Looks into ``queues``, or into all.
+        """Read everything known about a run in ``queues``, or on the first page of all; None when nothing is.
 
         Args:
             run_id: which.
-            queues: where to look.
+            queues: where to look; none: see ``search`` in run_search.py.
             scan: how many of the newest ended attempts of each queue are searched; 10,000 take milliseconds. Of all
                 queues together no more than 200,000 are.
             need: ``job``: they are searched only where nothing else names its job; ``end``: only where nothing else
                 tells that it ended.
         """
-        args = {"id": run_id, "scan": scan, "need": need, "queues": list(queues or ())}
-        return self._call("run_show", args, lambda r: _run(run_id, r))
+        args = {"id": run_id, "scan": scan, "position": "0", "need": need, "queues": list(queues)}
+        return self._call("run_show", args, lambda r: _run(run_id, r[1:]))
+
+    def show_page(self, run_id: str, position: str, *, need: Need = "history") -> Call[Page[RunView | None]]:
+        """Read what some 2,000 of all queues know about a run; begin with "0", end when the reply's cursor is "0"."""
+        args = {"id": run_id, "scan": HISTORY_SCAN, "position": position, "need": need, "queues": []}
+        return self._call("run_show", args, lambda r: Page(text(r[0]), [_run(run_id, r[1:])]))
 
     def fsck(self, queue: str) -> Call[list[str]]:
         """Verify a queue's invariants; one line for each violation. Holds the server for milliseconds."""

@@ -317,13 +317,18 @@ def parse_end(data: bytes) -> RunEnd | None:
 class RunEnds(CallBuilder):
     """Builds the calls."""
 
-    def awaited(self, bell: str, runs: Sequence[tuple[str, str]]) -> Call[list[str]]:
+    def awaited(self, bell: str, runs: Sequence[tuple[str, str]], position: str = "0") -> Call[tuple[str, list[str]]]:
         """Ask that ``bell`` be told of the end of ``runs``; answer the queue of each, empty where it has ended.
+
+        One that is not in its queue, and left no end, is searched in a page of all queues. The answer begins with the
+        position of the next page, "0" at the end; see ``await_runs`` in run_search.py.
 
         Args:
             bell: of the calling process; hexadecimal digits.
             runs: queue (empty: wherever it is) and id of at most ``AWAIT_MAX``.
+            position: of the page.
         """
         assert 0 < len(runs) <= AWAIT_MAX
         flat: list[Argument] = [value for run in runs for value in run]
-        return self._call("runs_await", {"bell": bell, "runs": flat}, texts)
+        args = {"bell": bell, "position": position, "runs": flat}
+        return self._call("runs_await", args, lambda r: (text(r[0]), texts(r[1:])))

@@ -12,6 +12,7 @@ from supervisor.core.errors import ArgumentsError
 from supervisor.operations.runs import InvalidRunError, UnknownRunError, cancel, checked_runs
 from supervisor.store.keys import Keys
 from supervisor.store.queues.control import PAGE, CancelCode, Cancelled
+from supervisor.store.queues.reads import Page
 
 KEYS = Keys("c1")
 
@@ -45,8 +46,9 @@ def test_a_run_that_nobody_knows_is_not_permitted_to_anybody() -> None:
     def refuse(_job: str, _queue: str, _labels: Mapping[str, str]) -> None:
         raise ArgumentsError("not yours")
 
-    def absent(call: Call[Any]) -> None:
+    def absent(call: Call[Any]) -> Page[Any]:
         assert call.script == "run_show"
+        return Page("0", [None])
 
     with pytest.raises(UnknownRunError):
         drive(cancel(KEYS, [("", "r-1")], history=9, by="kim", permit=refuse), absent)

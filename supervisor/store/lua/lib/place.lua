@@ -50,16 +50,33 @@ local function look_into(queue, ids, jobs, found)
   end
 end
 
--- The queues that know `ids`, up to 100, each of the job beside it; of several the first by name. However many they are,
--- each queue costs one look. Where a key of a queue is not ours, it hides no run of another: raises if that hid all.
-local function queues_of(ids, jobs)
-  local found, foreign = {}, nil
-  if #ids == 0 then return found end
-  for _, queue in ipairs(redis.call('SMEMBERS', keys.queues)) do
+-- Without both of them a queue knows no run.
+local function hashes_of_runs(queue)
+  return { keys.data(queue), keys.run(queue) }
+end
+
+-- Note in `found` which queues of a page know `ids`, up to 100, each of the job beside it; of several the first by name.
+-- However many they are, each queue costs one look. Where a key of a queue is not ours, it hides no run of another.
+-- Returns where the next page begins, and such a queue.
+local function look_in_page(ids, jobs, found, cursor)
+  local queues, following = queues_with(hashes_of_runs, cursor)
+  local foreign
+  for _, queue in ipairs(queues) do
     if not pcall(look_into, queue, ids, jobs, found) then
       foreign = queue
     end
   end
+  return following, foreign
+end
+
+-- The queues that know `ids`, of all. Raises if a key that is not ours may have hidden every one.
+local function queues_of(ids, jobs)
+  local found, cursor, foreign = {}, '0', nil
+  repeat
+    local other
+    cursor, other = look_in_page(ids, jobs, found, cursor)
+    foreign = other or foreign
+  until cursor == '0'
   if foreign and next(found) == nil then
     look_into(foreign, ids, jobs, found)
   end
@@ -82,7 +99,7 @@ local function queues_named(first)
       found[i] = ARGV[i]
     end
   end
-  for n, queue in pairs(queues_of(ids, jobs)) do
+  for n, queue in pairs(#ids > 0 and queues_of(ids, jobs) or {}) do
     found[places[n]] = queue
   end
   local checked = {}

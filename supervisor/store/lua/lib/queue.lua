@@ -145,3 +145,23 @@ local function awaited_of(ids)
   end
   return found
 end
+
+-- Some QUEUES_MAX of the queues that are known, from `cursor` on, but those around which there is none of the keys that `of`
+-- names; and where the next page begins. Anybody can make names of queues: of most there is nothing.
+local function queues_with(of, cursor)
+  local QUEUES_MAX, AT_ONCE = 2000, 100
+  local page, found = redis.call('SSCAN', keys.queues, cursor, 'COUNT', QUEUES_MAX), {}
+  for first = 1, #page[2], AT_ONCE do
+    local last, asked = math.min(first + AT_ONCE - 1, #page[2]), {}
+    for n = first, last do
+      for _, key in ipairs(of(page[2][n])) do
+        asked[#asked + 1] = key
+      end
+    end
+    local is_any = redis.call('EXISTS', unpack(asked)) > 0
+    for n = first, is_any and last or 0 do
+      found[#found + 1] = page[2][n]
+    end
+  end
+  return found, page[1]
+end

@@ -4,25 +4,33 @@
 -- ARGV  id             of the run
 --       scan           how many of the newest ended attempts of each queue are searched; fewer where those of all queues
 --                      were more than ATTEMPTS_MAX
+--       position       of a page of all queues, if none is named; 0 at first
 --       need           history: they are searched; job: only where nothing else names the run's job; end: only where
 --                      nothing else tells that it ended
---       queues...      where to look; none: in all
--- Includes  clock
+--       queues...      where to look; none: in all, of which a page is some 2,000.
+-- Includes  queue
 --
--- Returns  state, queue, data, charges, token, due_ms, died_ms, error, result, progress, the concurrency key that it waits
---          for, up to three runs that hold a slot of that key, one a line, how it ended if somebody waited for that, the
---          card of its job where it ended and left no result, lines of ended attempts …
+-- Returns  position of the next page, 0 at the end, then state, queue, data, charges, token, due_ms, died_ms, error, result,
+--          progress, the concurrency key that it waits for, up to three runs that hold a slot of that key, one a line, how
+--          it ended if somebody waited for that, the card of its job where it ended and left no result, lines of ended
+--          attempts …
 --          State is running, later, dead, blocked, queued, finished or unknown.
 local HOLDERS_MAX, ATTEMPTS_MAX = 3, 200000
-if not_whole(scan) or tonumber(scan) < 1 or (need ~= 'history' and need ~= 'job' and need ~= 'end') then
-  return refuse('scan must be above 0, need history, job or end')
+if not_whole(scan, position) or tonumber(scan) < 1 or (need ~= 'history' and need ~= 'job' and need ~= 'end') then
+  return refuse('scan must be above 0, position whole, need history, job or end')
 end
-local queues, lines = {}, {}
+local queues, lines, following = {}, {}, '0'
+local is_named = #ARGV >= FIRST
 for i = FIRST, #ARGV do
   queues[#queues + 1] = ARGV[i]
 end
-if #queues == 0 then
-  queues = redis.call('SMEMBERS', keys.queues)
+
+local function keys_of_runs(queue)
+  return { keys.data(queue), keys.run(queue), keys.hist(queue) }
+end
+
+if not is_named then
+  queues, following = queues_with(keys_of_runs, position)
   table.sort(queues)
 end
 
@@ -53,7 +61,8 @@ if not found and ended then
   found = { 'finished', '', '', '', '', '', '', '', '', '' }
 end
 local newest_ms = -1
-local depth = math.min(tonumber(scan), math.max(math.floor(ATTEMPTS_MAX / math.max(#queues, 1)), 1))
+local known = is_named and #queues or math.max(redis.call('SCARD', keys.queues), 1)
+local depth = math.min(tonumber(scan), math.max(math.floor(ATTEMPTS_MAX / known), 1))
 local function search(queue)
   local past = redis.call('LRANGE', keys.hist(queue), -depth, -1)
   for n = #past, 1, -1 do
@@ -77,13 +86,13 @@ if not found and foreign then -- it may be there: raises what is wrong
 end
 local result, progress = redis.call('GET', keys.result(id)), redis.call('GET', keys.progress(id))
 local shown = found or { result and 'finished' or 'unknown', '', '', '', '', '', '', '', '', '' }
-local reply = {}
+local reply = { following }
 for n = 1, 8 do
-  reply[n] = shown[n]
+  reply[n + 1] = shown[n]
 end
-reply[9], reply[10], reply[11], reply[12], reply[13] = result or '', progress or '', shown[9], shown[10], ended or ''
+reply[10], reply[11], reply[12], reply[13], reply[14] = result or '', progress or '', shown[9], shown[10], ended or ''
 local job = shown[1] == 'finished' and not result and lines[1] and string.match(lines[1], '^[^|]*|[^|]*|[^|]*|[^|]*|[^|]*|[^|]*|([^|]*)')
-reply[14] = job and redis.call('HGET', keys.jobs, job) or ''
+reply[15] = job and redis.call('HGET', keys.jobs, job) or ''
 for _, line in ipairs(lines) do
   reply[#reply + 1] = line
 end

@@ -2,19 +2,22 @@
 --
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  bell           of the process that waits
+--       position       of a page of all queues, where runs that are not in theirs are searched; 0 at first
 --       runs...        queue (empty: where it is found) and id, at most 100 times
 -- Includes  place
 --
--- Returns  for each run: the queue that it is in, while it has not ended; else empty
+-- Returns  position of the next page, 0 at the end, then for each run: the queue that it is in, while it has not ended;
+--          empty where it has, or is on another page
 --
 -- The ids of those that end come to the list of the bell. A dead run has ended, until somebody requeues it.
 -- A full memory refuses to note who waits, and does not fail the call: the caller asks again anyway.
 local FIELDS, AWAITED_MS, AWAITED_MAX, BELLS_MAX = 2, 3600000, 100000, 16
-if not string.find(bell, '^%x+$') or #bell > 64 or #ARGV < FIRST + 1 or #ARGV > FIRST - 1 + 100 * FIELDS
+if not string.find(bell, '^%x+$') or #bell > 64 or not string.find(position, '^%d+$')
+  or #ARGV < FIRST + 1 or #ARGV > FIRST - 1 + 100 * FIELDS
   or (#ARGV - FIRST + 1) % FIELDS ~= 0 then
-  return refuse('bell and up to 100 runs of queue and id')
+  return refuse('bell, position and up to 100 runs of queue and id')
 end
-local awaited, reply = keys.awaited, {}
+local awaited, reply = keys.awaited, { '' }
 local room = AWAITED_MAX - redis.call('HLEN', awaited)
 
 local function await(id)
@@ -28,7 +31,7 @@ local function await(id)
   redis.pcall('HSET', awaited, id, bells == '' and bell or bells .. ' ' .. bell)
 end
 
-local known, ids, places = {}, {}, {}
+local known, ids, places, found, following, foreign = {}, {}, {}, {}, '0', nil
 for i = FIRST, #ARGV, FIELDS do
   local queue, id = ARGV[i], ARGV[i + 1]
   if queue ~= '' and is_in(queue, id) then
@@ -37,7 +40,13 @@ for i = FIRST, #ARGV, FIELDS do
     ids[#ids + 1], places[#places + 1] = id, i
   end
 end
-for n, queue in pairs(queues_of(ids, {})) do
+if #ids > 0 then
+  following, foreign = look_in_page(ids, {}, found, position)
+end
+if foreign and next(found) == nil then
+  look_into(foreign, ids, {}, found)
+end
+for n, queue in pairs(found) do
   known[places[n]] = queue
 end
 
@@ -52,4 +61,5 @@ for i = FIRST, #ARGV, FIELDS do
   reply[#reply + 1] = queue or ''
 end
 redis.call('PEXPIRE', awaited, AWAITED_MS)
+reply[1] = following
 return reply

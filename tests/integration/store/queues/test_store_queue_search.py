@@ -7,13 +7,16 @@ from typing import Any
 
 import pytest
 
+from supervisor.core.effects import Call, drive
 from supervisor.core.errors import StoreRefusedError
 from supervisor.store.queues.control import CancelCode, QueueControl
 from supervisor.store.queues.run_records import RunEnds
+from supervisor.store.queues.run_search import await_runs, search
 from supervisor.store.queues.runs import Queues
 from tests.kit.builders import StoreCalls, envelope
 from tests.kit.servers import Server
 
+S = "r.1/w-0/1"
 Ask = Callable[[StoreCalls, Sequence[tuple[str, str]]], list[str]]
 
 
@@ -31,8 +34,7 @@ def prioritize(world: StoreCalls, runs: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def wait_for(world: StoreCalls, runs: Sequence[tuple[str, str]]) -> list[str]:
-    found: list[str] = world.run(RunEnds(world.keys).awaited("ab", runs))
-    return found
+    return drive(await_runs(RunEnds(world.keys), "ab", runs), world.run)
 
 
 ASKS = pytest.mark.parametrize("ask", [cancel, hasten, prioritize, wait_for])
@@ -57,6 +59,31 @@ def test_a_foreign_key_of_one_queue_hides_no_run_of_another(world: StoreCalls, a
     assert ask(world, [("", "r")]) == ["b"]
     with pytest.raises(StoreRefusedError, match="another type"):
         ask(world, [("", "perhaps-there")])
+
+
+def test_many_queues_are_searched_page_by_page(world: StoreCalls) -> None:
+    """Anybody can make names of queues: a search through 100,000 kept Redis from answering for three seconds."""
+    world.open(S)
+    world.enqueue(envelope("lives", queue="here"), envelope("ended", queue="there"))
+    assert world.fetch(S, queues=["there"]) == ["ended"]
+    world.ack(S, "ended", queue="there")
+    world.raw.sadd(world.keys.queues, *(f"user-{n}" for n in range(9000)))
+    scripts: list[str] = []
+
+    def run(call: Call[Any]) -> Any:
+        scripts.append(call.script)
+        return world.run(call)
+
+    lives, ended = (drive(search(world.queues, run_id), run) for run_id in ("lives", "ended"))
+    assert lives is not None
+    assert ended is not None
+    assert [(view.state, view.queue) for view in (lives, ended)] == [("queued", "here"), ("finished", "there")]
+    assert [entry.outcome for entry in ended.history] == ["ok"]
+    assert drive(search(world.queues, "nowhere"), run) is None
+    runs = [("", "lives"), ("there", "lives"), ("", "nowhere")]
+    assert drive(await_runs(RunEnds(world.keys), "ab", runs), run) == ["here", "here", ""]
+    assert 12 <= scripts.count("run_show") <= 27
+    assert 2 <= scripts.count("runs_await") <= 9
 
 
 def test_a_run_of_another_job_is_passed_over(world: StoreCalls) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from supervisor.core.effects import drive
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.model import Outcome, Release
 from supervisor.store.queues.control import QueueControl
 from supervisor.store.queues.reads import RunView
 from supervisor.store.queues.run_records import RunEnds
+from supervisor.store.queues.run_search import await_runs
 from supervisor.store.wire.envelope import pack
 from tests.integration.store.queues.control_calls import cancel
 from tests.kit.builders import StoreCalls, envelope
@@ -20,8 +22,7 @@ BELL = "ab12"
 
 def await_end(world: StoreCalls, *ids: str, bell: str = BELL) -> list[str]:
     """Ask to be told of the ends of runs; return the queue of each."""
-    found: list[str] = world.run(RunEnds(world.keys).awaited(bell, [("", run_id) for run_id in ids]))
-    return found
+    return drive(await_runs(RunEnds(world.keys), bell, [("", run_id) for run_id in ids]), world.run)
 
 
 def told(world: StoreCalls, bell: str = BELL) -> list[str]:
@@ -58,7 +59,7 @@ def test_a_run_that_is_known_to_have_ended_is_sought_in_no_other_queue(world: St
     world.raw.sadd(world.keys.queues, "other")
     world.raw.set(world.keys.queue("other").data, "another program's")
 
-    assert world.run(RunEnds(world.keys).awaited(BELL, [("default", "a")])) == [""]
+    assert drive(await_runs(RunEnds(world.keys), BELL, [("default", "a")]), world.run) == [""]
 
 
 def test_an_awaited_end_is_told_and_kept(world: StoreCalls) -> None:
@@ -188,7 +189,7 @@ def test_a_retry_is_no_end(world: StoreCalls) -> None:
 def test_a_run_that_was_moved_is_found(world: StoreCalls) -> None:
     """The queue that the caller knows is a hint, not a place."""
     world.enqueue(envelope("a", queue="other"))
-    assert world.run(RunEnds(world.keys).awaited(BELL, [("default", "a")])) == ["other"]
+    assert drive(await_runs(RunEnds(world.keys), BELL, [("default", "a")]), world.run) == ["other"]
 
 
 def test_keys_of_others_stop_no_end(world: StoreCalls) -> None:
