@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from supervisor.core.effects import Call
-from supervisor.core.errors import EXIT_USAGE, TenureError
+from supervisor.core.errors import EXIT_USAGE, StoreRefusedError, TenureError
 from supervisor.core.names import check_name
 from supervisor.operations import Delay, Operation, pages, slices
 from supervisor.store.keys import Keys
@@ -191,7 +191,12 @@ def tally_row(tally: Tally) -> dict[str, Any]:
 
 def _long_ended(keys: Keys, run_id: str) -> Operation[RunView | None]:
     for queue in (yield QueueReads(keys).names()):
-        view: RunView | None = yield QueueReads(keys).show(run_id, [queue], scan=HISTORY)
+        try:
+            view: RunView | None = yield QueueReads(keys).show(run_id, [queue], scan=HISTORY)
+        except StoreRefusedError as error:
+            if error.concerns_client:
+                raise
+            continue  # a key that is not ours: the run may be in another queue
         if view is not None and view.history:
             return view
     return None

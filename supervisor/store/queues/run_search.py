@@ -2,7 +2,7 @@
 
 Does not guarantee
     That a run is found which moves meanwhile from a queue of a later page to one of an earlier. Some 2,000 queues are
-    one page.
+    one page. A queue whose keys are not ours is passed over: a run of it is as one that is nowhere.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 --       position       of a page of all queues, if none is named; 0 at first
 --       need           history: they are searched; job: only where nothing else names the run's job; end: only where
 --                      nothing else tells that it ended
---       queues...      where to look; none: in all, of which a page is some 2,000.
+--       queues...      where to look; none: in all, of which a page is some 2,000. One whose keys are not ours is left out
 -- Includes  queue
 --
 -- Returns  position of the next page, 0 at the end, then state, queue, data, charges, token, due_ms, died_ms, error, result,
@@ -35,7 +35,7 @@ if not is_named then
 end
 
 local function holders_of(key)
-  local sample = redis.call('SRANDMEMBER', keys.limit_slots(key), HOLDERS_MAX)
+  local sample = redis.pcall('SRANDMEMBER', keys.limit_slots(key), HOLDERS_MAX)
   table.sort(sample)
   return table.concat(sample, '\n')
 end
@@ -80,7 +80,7 @@ for _, queue in ipairs(need ~= 'history' and is_told and {} or queues) do
     foreign = queue
   end
 end
-if not found and foreign then -- it may be there: raises what is wrong
+if not found and foreign and is_named then -- it may be there: raises what is wrong
   look(foreign)
   search(foreign)
 end

@@ -9,6 +9,7 @@
 -- Returns  position of the next page, 0 at the end, then for each run: the queue that it is in, while it has not ended;
 --          empty where it has, or is on another page
 --
+-- A queue whose keys are not ours is left out: whoever asks reads there what is wrong, and the others get their answer.
 -- The ids of those that end come to the list of the bell. A dead run has ended, until somebody requeues it.
 -- A full memory refuses to note who waits, and does not fail the call: the caller asks again anyway.
 local FIELDS, AWAITED_MS, AWAITED_MAX, BELLS_MAX = 2, 3600000, 100000, 16
@@ -31,20 +32,18 @@ local function await(id)
   redis.pcall('HSET', awaited, id, bells == '' and bell or bells .. ' ' .. bell)
 end
 
-local known, ids, places, found, following, foreign = {}, {}, {}, {}, '0', nil
+local known, ids, places, found, following = {}, {}, {}, {}, '0'
 for i = FIRST, #ARGV, FIELDS do
   local queue, id = ARGV[i], ARGV[i + 1]
-  if queue ~= '' and is_in(queue, id) then
+  local is_ours, is_there = pcall(is_in, queue, id)
+  if queue ~= '' and is_ours and is_there then
     known[i] = queue
   elseif queue == '' or redis.call('EXISTS', keys.ended(id), keys.result(id)) == 0 then -- else it ended: nobody moved it
     ids[#ids + 1], places[#places + 1] = id, i
   end
 end
 if #ids > 0 then
-  following, foreign = look_in_page(ids, {}, found, position)
-end
-if foreign and next(found) == nil then
-  look_into(foreign, ids, {}, found)
+  following = look_in_page(ids, {}, found, position)
 end
 for n, queue in pairs(found) do
   known[places[n]] = queue
@@ -52,7 +51,7 @@ end
 
 for i = FIRST, #ARGV, FIELDS do
   local id, queue = ARGV[i + 1], known[i]
-  if queue and redis.call('ZSCORE', keys.dead(queue), id) then
+  if queue and redis.pcall('ZSCORE', keys.dead(queue), id) then
     queue = nil
   end
   if queue then

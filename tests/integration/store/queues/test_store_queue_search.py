@@ -9,6 +9,8 @@ import pytest
 
 from supervisor.core.effects import Call, drive
 from supervisor.core.errors import StoreRefusedError
+from supervisor.operations import runs as operations
+from supervisor.operations.runs import UnknownRunError
 from supervisor.store.queues.control import CancelCode, QueueControl
 from supervisor.store.queues.run_records import RunEnds
 from supervisor.store.queues.run_search import await_runs, search
@@ -57,8 +59,37 @@ def test_a_foreign_key_of_one_queue_hides_no_run_of_another(world: StoreCalls, a
     world.raw.sadd(world.keys.queues, "a")
     world.raw.set(getattr(world.keys.queue("a"), key), "another program's")
     assert ask(world, [("", "r")]) == ["b"]
+    if ask is not wait_for:
+        with pytest.raises(StoreRefusedError, match="another type"):
+            ask(world, [("", "perhaps-there")])
+
+
+@pytest.mark.parametrize("key", ["data", "run", "dead"])
+def test_a_foreign_key_of_one_queue_refuses_no_wait_for_other_runs(world: StoreCalls, key: str) -> None:
+    """A hundred waits are one call, and one of them that was nowhere, or in that queue, refused all, again and again."""
+    world.enqueue(envelope("r", queue="b"), envelope("theirs", queue="a"))
+    world.raw.delete(getattr(world.keys.queue("a"), key))
+    world.raw.set(getattr(world.keys.queue("a"), key), "another program's")
+    asked = [("a", "theirs"), ("", "nowhere"), ("b", "ended"), ("b", "r")]
+    assert wait_for(world, asked) == ["a" if key == "run" else "", "", "", "b"]
     with pytest.raises(StoreRefusedError, match="another type"):
-        ask(world, [("", "perhaps-there")])
+        world.run(world.queues.show("theirs", ["a"]))  # as who asked for it does next
+
+
+@pytest.mark.parametrize("key", ["data", "run", "hist"])
+def test_a_foreign_key_of_one_queue_refuses_no_search_for_a_run(world: StoreCalls, key: str) -> None:
+    """A question for an id that was nowhere was refused because of a queue that it did not name."""
+    world.enqueue(envelope("r", queue="b"))
+    world.raw.sadd(world.keys.queues, "a")
+    world.raw.set(getattr(world.keys.queue("a"), key), "another program's")
+    found = drive(search(world.queues, "r"), world.run)
+    assert found is not None
+    assert found.queue == "b"
+    assert drive(search(world.queues, "perhaps-there"), world.run) is None
+    with pytest.raises(UnknownRunError):
+        drive(operations.show(world.keys, "perhaps-there", is_thorough=True), world.run)
+    with pytest.raises(StoreRefusedError, match="another type"):
+        world.run(world.queues.show("perhaps-there", ["a"]))
 
 
 def test_many_queues_are_searched_page_by_page(world: StoreCalls) -> None:
