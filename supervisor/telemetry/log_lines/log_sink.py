@@ -133,7 +133,10 @@ def _unblocked(fd: int) -> tuple[int, socket.socket | None]:
 
 
 class FileSink(Sink):
-    """A file that lines are appended to, and that can be rotated: by renaming it, or by copying and truncating."""
+    """A file that lines are appended to, and that can be rotated: by renaming it, or by copying and truncating.
+
+    A pipe or terminal in its place, such as /dev/stdout, is written to as a stream is: its reader may hang.
+    """
 
     def __init__(
         self,
@@ -156,6 +159,7 @@ class FileSink(Sink):
         self._on_open = on_open
         self._opened = number()
         self._fd = -1
+        self._stream: LineSink | None = None  # where it is no regular file
         try:
             self._open()
         except OSError as error:
@@ -164,10 +168,15 @@ class FileSink(Sink):
             self._is_unopened(error)
             with suppress(OSError):  # closed: lines are dropped
                 self._fd = os.dup(instead)
+                self._look_at_kind()
 
     def write(self, line: bytes) -> None:
         """Append ``line`` in one piece, or drop it."""
         self.look()
+        if self._stream is not None:
+            self._stream.write(line)
+            self.dropped = self._stream.dropped
+            return
         try:
             written = os.write(self._fd, line)
         except OSError:
@@ -191,6 +200,9 @@ class FileSink(Sink):
     def close(self) -> None:
         """Close it; lines written from now on are dropped."""
         if self._fd >= 0 and self._pid == os.getpid():
+            if self._stream is not None:
+                self._stream.close()
+                self._stream = None
             os.close(self._fd)
             self._fd = -1
 
@@ -198,15 +210,25 @@ class FileSink(Sink):
         self.problem = f"{self.path} cannot be opened anew: {error.strerror or error}"
 
     def _open(self) -> None:
-        opened = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+        opened = os.open(self.path, flags | os.O_NONBLOCK, _FILE_MODE)  # a pipe without a reader is refused at once
+        os.set_blocking(opened, True)
         if self._fd >= 0:
             os.dup2(opened, self._fd, inheritable=False)  # in one step: no line finds it closed
             os.close(opened)
         else:
             self._fd = opened
         self.problem = ""
+        self._look_at_kind()
         if self._on_open is not None:
             self._on_open(self._fd)
+
+    def _look_at_kind(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+        self._stream = None if stat.S_ISREG(os.fstat(self._fd).st_mode) else LineSink(self._fd)
+        if self._stream is not None:
+            self._stream.dropped = self.dropped
 
 
 def open_log_file(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +146,54 @@ def test_a_full_disk_drops_lines_and_counts_them(tmp_path: Path) -> None:
         finally:
             os._exit(code)
     assert os.waitpid(pid, 0)[1] == 0
+
+
+@pytest.mark.parametrize("is_instead", [False, True], ids=["as the file", "in place of one"])
+def test_a_pipe_in_the_place_of_the_file_holds_up_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_instead: bool
+) -> None:
+    """As with `log.file: /dev/stdout`, whose reader stands still: the tree would stand still with it."""
+    monkeypatch.setattr("supervisor.telemetry.log_lines.log_sink._WAIT_MS", 1)
+    read, write = os.pipe()
+    path, instead = (str(tmp_path / "none/tree.log"), write) if is_instead else (f"/proc/self/fd/{write}", None)
+    number = Number()
+    sink = FileSink(path, number=number, instead=instead)
+    os.set_blocking(write, False)
+    while fill(write):
+        pass
+    os.set_blocking(write, True)
+
+    def write_some() -> None:
+        sink.write(b"unheard\n")
+        number.value += 1  # a rotation, which must lose no count
+        sink.write(b"unheard\n")
+
+    writing = threading.Thread(target=write_some, daemon=True)
+    writing.start()
+    writing.join(10)
+
+    assert (writing.is_alive(), sink.dropped) == (False, 2)
+    os.read(read, 1 << 20)
+    sink.write(b"heard\n")
+    assert (os.read(read, 4096), sink.dropped) == (b"heard\n", 0)
+    sink.close()
+    os.close(read)
+    os.close(write)
+
+
+def test_a_pipe_that_nobody_reads_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    """Whoever opens it anew would wait for a reader, the parent of the tree too."""
+    path, number = tmp_path / "tree.log", Number()
+    log = start(FileSink(str(path), number=number))
+    path.rename(tmp_path / "old.log")
+    os.mkfifo(path)
+    number.value = 1
+    logging = threading.Thread(target=log.info, args=("still heard",), daemon=True)
+    logging.start()
+    logging.join(10)
+
+    assert not logging.is_alive()
+    assert "cannot be opened anew: No such device" in json.loads((tmp_path / "old.log").read_text())["log_problem"]
 
 
 def test_a_file_that_cannot_be_made_is_refused_with_its_remedy(tmp_path: Path) -> None:
