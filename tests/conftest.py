@@ -23,7 +23,7 @@ for name in [each for each in os.environ if each.startswith("TENURE_") and not e
     del os.environ[name]  # whoever works with a cluster of their own may run the tests from the same shell
 
 # How long an example takes says how busy the machine is. `make test-long` looks deep: --hypothesis-profile deep.
-for profile, examples in (("quick", 25), ("deep", 300)):
+for profile, examples in (("quick", 10), ("deep", 300)):
     settings.register_profile(
         profile, max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow]
     )
