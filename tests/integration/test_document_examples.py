@@ -1,6 +1,6 @@
 """What the documents show can be typed: code parses, the README's runs, configurations load.
 
-Examples of docs/testing.md and docs/writing-jobs.md are run where their subjects are tested.
+Examples of docs/writing-jobs.md are run where their subjects are tested.
 """
 
 from __future__ import annotations
@@ -72,3 +72,20 @@ def test_the_examples_of_the_readme_are_a_whole_project(tmp_path: Path) -> None:
     assert [name for name, _ in shown] == ["myjobs.py", "tenure.yaml", "shop.py", "test_myjobs.py"]
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert "1 passed" in tested.stdout, tested.stdout + tested.stderr
+
+
+SLOW = "replica_answers or winter_and_summer"
+"""Examples of docs/testing.md that start a server or live for a day."""
+
+
+@pytest.mark.parametrize("chosen", [f"not ({SLOW})", pytest.param(SLOW, marks=pytest.mark.long)])
+def test_the_examples_of_the_documentation_run(tmp_path: Path, chosen: str) -> None:
+    """docs/testing.md is copied into a file and run as a user would."""
+    texts = re.findall(r"```python\n(.*?)```", (ROOT / "docs/testing.md").read_text(), re.DOTALL)
+    assert texts
+    (tmp_path / "test_example.py").write_text("\n\n".join(texts))
+    options = ("-q", "-p", "no:randomly", "-p", "no:cacheprovider", "-k", chosen)
+    command = [sys.executable, "-m", "pytest", *options, "test_example.py"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+
+    assert result.returncode == 0, result.stdout + result.stderr

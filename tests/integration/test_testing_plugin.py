@@ -1,4 +1,4 @@
-"""The pytest plugin that users get: the example of docs/testing.md, and each thing a cluster can be told."""
+"""The pytest plugin that users get: each thing a cluster can be told."""
 
 from __future__ import annotations
 
@@ -323,17 +323,6 @@ def test_loading_the_plugin_loads_nothing_else() -> None:
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
 
     assert result.stdout.strip() == "[]"
-
-
-def test_the_examples_of_the_documentation_run(tmp_path: Path) -> None:
-    """docs/testing.md is copied into a file and run as a user would."""
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs/testing.md").read_text(), re.DOTALL)
-    assert blocks
-    (tmp_path / "test_example.py").write_text("\n\n".join(blocks))
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "-p", "no:cacheprovider", "test_example.py"]
-    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
-
-    assert result.returncode == 0, result.stdout + result.stderr
 
 
 def test_a_result_runs_what_is_ready_and_never_blocks(tenure_cluster: Any) -> None:

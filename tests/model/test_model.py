@@ -10,7 +10,7 @@ from tests.model.mutations import MUTATIONS
 from tests.model.protocol import Bounds, Protocol
 
 BOUNDS = [
-    pytest.param(Bounds(ticks=3, faults=1), 40_000, id="3 ticks"),
+    pytest.param(Bounds(ticks=2, faults=1), 11_000, id="2 ticks"),
     pytest.param(Bounds(ticks=4, faults=1), 100_000, id="4 ticks", marks=pytest.mark.long),
 ]
 

@@ -10,14 +10,16 @@ WORLDS_PER_TEST = 10
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options; they exist when this folder is named on the command line."""
-    parser.addoption("--sim-seeds", type=int, default=WORLDS, help="how many simulated worlds")
+    parser.addoption("--sim-seeds", type=int, default=None, help="how many simulated worlds")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Deal the seeds out to tests of ten worlds, so that processes share them."""
-    worlds = metafunc.config.getoption("--sim-seeds", WORLDS)
+    asked = metafunc.config.getoption("--sim-seeds", None)
     if "first_seed" in metafunc.fixturenames:
-        metafunc.parametrize("first_seed", range(0, worlds, WORLDS_PER_TEST))
+        first, *others = range(0, asked or WORLDS, WORLDS_PER_TEST)
+        marks = () if asked else pytest.mark.long
+        metafunc.parametrize("first_seed", [first, *(pytest.param(each, marks=marks) for each in others)])
     if "mutant" in metafunc.fixturenames:
         from tests.simulation.mutants import FAST  # noqa: PLC0415 - the options are needed before the program
 

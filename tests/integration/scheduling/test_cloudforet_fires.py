@@ -75,6 +75,7 @@ def test_the_published_files_fire_at_the_instants_of_the_original(hours: int) ->
         assert fired(cluster) == {schedule: hourly(minute, hours=hours) for schedule, minute in minutes.items()}
 
 
+@pytest.mark.long
 def test_x10_a_restart_and_a_new_leader_move_no_interval(tmp_path: Path) -> None:
     """The original's 24 hours began anew with every start; with a leader killed every 5 hours they still come."""
     file = tmp_path / "application.yaml"
@@ -89,6 +90,7 @@ def test_x10_a_restart_and_a_new_leader_move_no_interval(tmp_path: Path) -> None
         assert fired(cluster) == {"s": [datetime(2025, 1, 2, 0, 30, tzinfo=UTC)]}
 
 
+@pytest.mark.long
 def test_phase_start_counts_from_the_first_start_and_a_fail_over_does_not_move_it(tmp_path: Path) -> None:
     """As the original on its first day: 24 hours at :30 after 10:20 are 10:30 on the next day, for good."""
     file = tmp_path / "application.yaml"
