@@ -122,6 +122,7 @@ def test_a_disk_without_room_is_named_by_who_needs_it(short_directory: Path) -> 
     assert "tree_starting" not in done.stderr
 
 
+@pytest.mark.long
 def test_a_disk_without_room_costs_metrics_when_the_data_is_elsewhere(short_directory: Path, server: Server) -> None:
     """Every child says that it counts in memory; jobs run, and the stop is clean."""
     environ = {"TENURE_REDIS__URL": server.url}

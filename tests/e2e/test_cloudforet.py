@@ -56,7 +56,9 @@ def listed(directory: Path, *options: str) -> dict[str, dict[str, Any]]:
     return {row["schedule"]: row for row in rows}
 
 
-@pytest.mark.parametrize("name", ["identity-values.yaml", "inventory-application.yaml"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("identity-values.yaml", marks=pytest.mark.long), "inventory-application.yaml"]
+)
 def test_a_published_file_runs_unchanged_in_a_directory_with_nothing_else(
     short_directory: Path, start: Callable[..., Tree], name: str
 ) -> None:

@@ -143,6 +143,7 @@ def test_a_service_moves_by_its_imports_and_a_killed_worker_leaves_each_task_onc
     assert tree.wait() == 0
 
 
+@pytest.mark.long
 def test_a_failed_stage_and_a_missing_class_end_as_they_should_and_tell_no_secret(site: Site) -> None:
     """The stage is named, the rest is not tried, rollbacks ran; a class that is nowhere is dead at the first attempt."""
     (site.directory / "fail-domain-1").touch()
@@ -167,6 +168,7 @@ def test_a_failed_stage_and_a_missing_class_end_as_they_should_and_tell_no_secre
     assert CANARY not in site.everything(tree)
 
 
+@pytest.mark.long
 def test_messages_of_running_schedulers_are_taken_in(site: Site) -> None:
     """SpaceONE's scheduler goes on pushing to its list; each message is one run here, whoever is killed meanwhile."""
     stage = {"locator": "MANAGER", "name": "ResourceManager", "metadata": {"token": CANARY}, "method": "report"}

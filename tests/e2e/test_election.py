@@ -60,6 +60,7 @@ def test_a_late_fire_of_a_paused_leader_is_refused_and_counted(cluster: Cluster)
     assert leader.process.poll() is None
 
 
+@pytest.mark.long
 def test_a_leader_whose_wall_clock_steps_an_hour_ahead_fires_on_by_the_time_of_redis(cluster: Cluster) -> None:
     """It can neither push watermarks into the future nor stop the schedules, whoever leads."""
     leader, _ = cluster.roles()
@@ -89,6 +90,7 @@ def test_a_leader_whose_wall_clock_steps_an_hour_back_loses_and_doubles_nothing(
     assert [each.reason for each in cluster.events() if each.kind == "released"][-1] == "clock_skew"
 
 
+@pytest.mark.long
 def test_redis_back_with_its_data_finds_the_same_term(cluster: Cluster, shared: Shared) -> None:
     """An outage is nobody's fault: the leader goes on where it stopped, and no other tries."""
     _, server = shared.take()
@@ -121,6 +123,7 @@ def test_redis_back_without_its_data_never_repeats_an_epoch(pair: Cluster, serve
     assert not set(fired) & set(again), "what was fired before the loss was fired again"
 
 
+@pytest.mark.long
 def test_a_scheduler_that_keeps_dying_hands_over_and_its_workers_go_on(pair: Cluster) -> None:
     """Three deaths within a minute: this replica does not schedule, but its runs are not interrupted."""
     leader, standby = pair.roles()
@@ -166,6 +169,7 @@ def test_a_leader_that_is_asked_to_resign_hands_over_to_whom_it_was_told(cluster
     cluster.prove()
 
 
+@pytest.mark.long
 def test_a_name_that_two_replicas_use_is_said_by_both_and_harms_nothing(
     start: Callable[..., Tree], short_directory: Path, redis_url: str, store: Store
 ) -> None:

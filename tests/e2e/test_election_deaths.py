@@ -40,6 +40,7 @@ def _runs(tree: Tree) -> int:
     return sum(each["slot"] == "scheduler" for each in tree.events("child_ready"))
 
 
+@pytest.mark.long
 def test_a_scheduler_that_dies_once_is_followed_by_one_with_a_later_term(make_cluster: Callable[..., Cluster]) -> None:
     """The leader promotes its own term: what the dead one sent late is refused, and nobody else comes to lead."""
     cluster = make_cluster()

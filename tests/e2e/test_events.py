@@ -154,6 +154,7 @@ def codes(tree: Tree) -> tuple[int, int, str]:
     return tree.get("/livez")[0], tree.get("/readyz")[0], json.loads(tree.get("/check")[1])["status"]
 
 
+@pytest.mark.long
 def test_health_while_redis_is_away(
     start: Callable[..., Tree], short_directory: Path, configure: Callable[..., None], server: Server
 ) -> None:

@@ -58,7 +58,7 @@ redis: {{url: "{url}"}}
 """
 
 
-@pytest.mark.parametrize("kind", ["async", "sync"])
+@pytest.mark.parametrize("kind", [pytest.param("async", marks=pytest.mark.long), "sync"])
 def test_a_newer_run_of_a_key_replaces_the_one_that_runs(
     start: Callable[..., Tree], short_directory: Path, redis_url: str, store: Store, kind: str
 ) -> None:

@@ -26,7 +26,9 @@ def pair(start: Callable[..., Tree], short_directory: Path, redis_url: str, stor
     return Pair(start, short_directory, redis_url, store)
 
 
-@pytest.mark.parametrize("slot", ["scheduler", "agent", "worker-io-0", "web"])
+@pytest.mark.parametrize(
+    "slot", ["scheduler", *(pytest.param(each, marks=pytest.mark.long) for each in ("agent", "worker-io-0", "web"))]
+)
 def test_a_killed_child_of_the_leader_is_replaced_and_nothing_is_lost(pair: Pair, slot: str) -> None:
     """Each role has a way to die; none of them may cost a fire or a run."""
     leader, _ = pair.roles()
@@ -88,6 +90,7 @@ def test_a_drained_leader_hands_over_and_finishes_its_run(pair: Pair) -> None:
     pair.prove()
 
 
+@pytest.mark.long
 def test_a_drain_without_its_agent_keeps_its_runs(pair: Pair) -> None:
     """The agent dies while a run goes on for longer than a session's lease: nobody else may start that run."""
     path = pair.enqueue_slow(8.0)
@@ -124,6 +127,7 @@ def test_a_second_sigterm_ends_everything_at_once(pair: Pair) -> None:
     pair.prove()
 
 
+@pytest.mark.long
 def test_a_rolling_restart_loses_no_fire(pair: Pair) -> None:
     """What every deploy does: one replica after the other is stopped and started."""
     for tree in list(pair.trees):
@@ -136,6 +140,7 @@ def test_a_rolling_restart_loses_no_fire(pair: Pair) -> None:
     pair.prove()
 
 
+@pytest.mark.long
 def test_an_outage_of_redis_loses_no_fire_and_restarts_nobody(pair: Pair, server: Server) -> None:
     """Killed, and back with its data: the same processes go on where they stopped."""
     server.kill()

@@ -76,6 +76,7 @@ def test_roles_apart_start_only_their_children_and_work_together(replica: Callab
     assert api.get("/livez")[0] == 200
 
 
+@pytest.mark.long
 def test_a_scheduler_names_the_zone_data_that_its_tree_began_with(
     short_directory: Path, server: Server, store: Store
 ) -> None:

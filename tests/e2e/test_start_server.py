@@ -64,6 +64,7 @@ def test_a_server_is_ready_inside_of_the_block_and_gone_after_it() -> None:
     assert not psutil.wait_procs(family, timeout=10)[1]
 
 
+@pytest.mark.long
 def test_two_servers_share_a_given_redis(server: Server) -> None:
     """One leads, the other stands by: a test of a hand-over needs no more."""
     with start_server(JOBS, redis_url=server.url) as one, start_server(JOBS, redis_url=server.url) as two:
@@ -81,6 +82,7 @@ def test_a_server_that_cannot_start_says_why() -> None:
         pass
 
 
+@pytest.mark.long
 def test_a_program_that_embeds_the_command_brings_what_it_has_through_a_reload() -> None:
     """``python my_service.py run``: what it handed over is there after the start and after a reload, unlisted."""
     schedules: dict[str, Any] = {
@@ -114,7 +116,11 @@ def test_a_program_that_embeds_the_command_brings_what_it_has_through_a_reload()
 
 
 @pytest.mark.parametrize(
-    ("signals", "code"), [((signal.SIGTERM,), 0), ((signal.SIGQUIT,), 1)], ids=["drain", "at-once"]
+    ("signals", "code"),
+    [
+        pytest.param((signal.SIGTERM,), 0, id="drain", marks=pytest.mark.long),
+        pytest.param((signal.SIGQUIT,), 1, id="at-once"),
+    ],
 )
 def test_no_line_of_the_log_is_lost_or_cut_when_the_tree_goes(signals: tuple[signal.Signals, ...], code: int) -> None:
     """Whatever the way out, os._exit included: each line is one write, and the last one says how it ended."""

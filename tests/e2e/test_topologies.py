@@ -109,6 +109,7 @@ def test_a_killed_master_costs_no_run_that_a_replica_had(
     pair.store.close()
 
 
+@pytest.mark.long
 def test_a_killed_node_of_a_cluster_is_followed_by_its_replica(
     start: Callable[..., Tree], short_directory: Path, cluster: Cluster
 ) -> None:
@@ -126,6 +127,7 @@ def test_a_killed_node_of_a_cluster_is_followed_by_its_replica(
     pair.store.close()
 
 
+@pytest.mark.long
 def test_a_moved_slot_is_followed(start: Callable[..., Tree], short_directory: Path, cluster: Cluster) -> None:
     """Same term, nothing lost: the keys are all on the new node."""
     pair = make_pair(start, short_directory, cluster.url)

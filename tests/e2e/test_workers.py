@@ -206,6 +206,7 @@ def test_a_run_that_tells_its_process_to_quit_is_charged_with_its_death(site: Si
     assert site.is_sound()
 
 
+@pytest.mark.long
 def test_a_coroutine_that_blocks_its_loop_is_charged_and_not_those_whose_time_it_takes(site: Site) -> None:
     """Their hard timeouts pass first, so the process is killed for them; the next time each of them is alone."""
     brief = [f"brief-{number}" for number in range(5)]
@@ -288,6 +289,7 @@ def test_a_run_that_hears_nothing_is_killed_at_its_hard_timeout(site: Site) -> N
     assert site.is_sound()
 
 
+@pytest.mark.long
 def test_a_hanging_redis_takes_no_run_from_anybody(site: Site, server: Server) -> None:
     """It answers nobody for longer than a session's lease: no session is reaped, no process restarted, nothing repeated."""
     trees = [site.tree("one"), site.tree("two")]

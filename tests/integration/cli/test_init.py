@@ -34,7 +34,7 @@ def command(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("template", ["app", "plugin"])
+@pytest.mark.parametrize("template", [pytest.param("app", marks=pytest.mark.long), "plugin"])
 def test_the_tests_of_a_new_project_pass_at_once(tmp_path: Path, template: str) -> None:
     """Jobs, a fire under a driven clock, an election: the first thing a person sees is green."""
     made = command(tmp_path, "supervisor", "init", "night-jobs", "--template", template)
