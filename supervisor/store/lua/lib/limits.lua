@@ -137,18 +137,26 @@ end
 -- Like what wakes workers, nothing below stops the end of a run: a foreign key in the way is left alone.
 
 -- A slot of `key` may be free: whoever takes runs from a queue in which some wait for it will look. Of very many queues
--- some are told, and others next time, but always `own`, of the run that leaves it.
-local told, TOLD_MAX = {}, 500
-local function tell_waiting(key, own)
-  if told[key] then return end
-  told[key] = true
-  local waiting = redis.pcall('SRANDMEMBER', keys.limit_queues(key), TOLD_MAX)
-  waiting[#waiting + 1] = #waiting == TOLD_MAX and own or nil
+-- some are told, but always `own`, of the run that leaves it, which tells others until one has a run for the slot (`wake` in
+-- lib/waiting.lua), fewer at a time; those where none waits are struck off. Returns whether it told some of very many.
+local told, TOLD_MAX, TOLD_AGAIN = {}, 500, 20
+local function tell_waiting(key, own, is_again)
+  if told[key] ~= nil then return told[key] end
+  local known = is_again and redis.pcall('SCARD', keys.limit_queues(key))
+  local most = type(known) == 'number' and known > TOLD_MAX and TOLD_AGAIN or TOLD_MAX
+  local waiting = redis.pcall('SRANDMEMBER', keys.limit_queues(key), most)
+  told[key] = #waiting == most
+  waiting[#waiting + 1] = told[key] and own or nil
   for _, queue in ipairs(waiting['err'] and {} or waiting) do
-    redis.pcall('SADD', keys.woken(queue), key)
+    if told[key] and queue ~= own and redis.pcall('EXISTS', keys.wait(queue, key)) == 0 then
+      redis.pcall('SREM', keys.limit_queues(key), queue)
+    else
+      redis.pcall('SADD', keys.woken(queue), key)
+    end
     ring(queue, 'a', 1)
     ring(queue, 's', 1)
   end
+  return told[key]
 end
 
 -- A run that leaves its queue without a start leaves the line of its rate too; the first of those behind it looks at once.

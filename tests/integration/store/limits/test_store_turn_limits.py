@@ -146,3 +146,49 @@ def test_names_of_queues_that_wait_for_a_slot_make_no_end_long(world: StoreCalls
 
     assert len(world.raw.keys(f"{world.keys.prefix}q:*:woken")) < 1000
     assert world.fetch(S) == ["b"]
+
+
+def turns_until(world: StoreCalls, run_id: str, queue: str) -> int:
+    """Return how many turns of a queue without runs there were until another queue got its run."""
+    for turns in range(1, 1000):
+        assert world.fetch(S) == []
+        if found := world.fetch(S, queues=[queue]):
+            assert found == [run_id]
+            return turns
+    raise AssertionError(f"{run_id} waits for a slot that is free")
+
+
+def test_a_slot_is_told_to_some_of_very_many_queues_until_one_takes_it(world: StoreCalls) -> None:
+    """Of 3,000 that had no runs 500 were told, and nobody ever looked into the one that had one."""
+    world.open(S)
+    world.enqueue(limited("a"), limited("b", queue="other"))
+    assert world.fetch(S) == ["a"]
+    assert world.fetch(S, queues=["other"]) == []
+    waiting = f"{world.keys.prefix}limit:q:tests.noop:k"
+    world.raw.sadd(waiting, *(f"user-{n}" for n in range(3000)))
+    world.ack(S, "a")
+
+    assert turns_until(world, "b", "other") < 201
+    world.ack(S, "b", queue="other")
+    for _ in range(200):
+        assert world.fetch(S, queues=["default", "other"]) == []
+    assert world.raw.scard(waiting) < 500
+    assert not world.raw.exists(world.keys.queue("default").woken)
+
+
+def test_a_slot_that_nobody_who_was_told_serves_goes_to_whom_somebody_serves(world: StoreCalls) -> None:
+    """Each of very many queues has a run that waits, and all but one no worker; those are not asked in a hurry."""
+    world.open(S)
+    world.enqueue(limited("a"), limited("b", queue="other"))
+    assert world.fetch(S) == ["a"]
+    assert world.fetch(S, queues=["other"]) == []
+    names = [f"user-{n}" for n in range(1000)]
+    world.raw.sadd(f"{world.keys.prefix}limit:q:tests.noop:k", *names)
+    for name in names:
+        world.raw.rpush(f"{world.keys.prefix}q:{name}:wait:tests.noop:k", "theirs")
+    world.ack(S, "a")
+    bell = world.keys.queue("default").bell(Kind.ASYNC)
+    world.raw.delete(bell)
+
+    turns_until(world, "b", "other")
+    assert not world.raw.exists(bell)
