@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from tests.kit.shares import share
+
 WORLDS = 30
 WORLDS_PER_TEST = 10
 
@@ -17,10 +19,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Deal the seeds out to tests of ten worlds, so that processes share them."""
     asked = metafunc.config.getoption("--sim-seeds", None)
     if "first_seed" in metafunc.fixturenames:
-        first, *others = range(0, asked or WORLDS, WORLDS_PER_TEST)
-        marks = () if asked else pytest.mark.long
-        metafunc.parametrize("first_seed", [first, *(pytest.param(each, marks=marks) for each in others)])
+        seeds = range(0, asked or WORLDS, WORLDS_PER_TEST)
+        metafunc.parametrize("first_seed", seeds if asked else share(seeds, len(seeds)))
     if "mutant" in metafunc.fixturenames:
         from tests.simulation.mutants import FAST  # noqa: PLC0415 - the options are needed before the program
 
-        metafunc.parametrize("mutant", FAST)
+        metafunc.parametrize("mutant", share(FAST, 2))

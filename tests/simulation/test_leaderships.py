@@ -14,6 +14,7 @@ from supervisor.store.keys import Keys
 from supervisor.testing.leaderships import SimulatedLeadership
 from supervisor.testing.server import Server, driven_time
 from supervisor.testing.world import Network, ReplicaClock, S, World
+from tests.kit.shares import share
 from tests.simulation.faults import BadNetwork, Profile
 
 KEYS = Keys("programs").leadership("billing")
@@ -102,7 +103,7 @@ def strike(world: World, program: Program, fault: str) -> None:
         program.start()
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", share(range(12), 3))
 @pytest.mark.parametrize(
     ("faults", "kinds"),
     [

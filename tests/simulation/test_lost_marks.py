@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 
 import pytest
 
@@ -18,6 +19,7 @@ from supervisor.store.wire.fire import FireCode
 from supervisor.testing.replica import Replica
 from supervisor.testing.server import Server, driven_time
 from supervisor.testing.world import ReplicaClock, S, World
+from tests.kit.shares import share
 
 TEMPLATE = Template(job="sim.job", kind=Kind.SYNC)
 EACH = ScheduleDef(id="each", template=TEMPLATE, every_ms=1000, overlap="allow", missed="all")
@@ -296,8 +298,7 @@ def test_a_schedule_that_had_begun_before_the_loss_begins_again_with_a_flag(
         assert decided == [(FireCode.INITIAL, 0), (FireCode.MISSED, 1) if is_at_most_once else (FireCode.INITIAL, 0)]
 
 
-@pytest.mark.parametrize("dies", ["scheduler", "agent", "tree"])
-@pytest.mark.parametrize("calls", range(4))
+@pytest.mark.parametrize(("calls", "dies"), share(product(range(4), ["scheduler", "agent", "tree"]), 4))
 def test_whoever_dies_while_watermarks_go_back_leaves_no_due_time_uncounted(calls: int, dies: str) -> None:
     """After the grant, and after each call of the first term since the loss: the next leader restores what is left."""
     with cluster(3) as it:

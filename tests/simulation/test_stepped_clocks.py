@@ -29,9 +29,9 @@ SCHEDULES: dict[str, dict[str, Any]] = {
 }
 MOMENTS_S = (5.0, 14.9, 24.0, 29.9, 30.01, 59.9, 60.01, 72.0, 79.5, 84.0, 89.9, 90.01)
 CASES = [(1, HOURS_3_S), (2, HOURS_3_S), (2, -HOURS_3_S)]
-SHARED = [(*case, MOMENTS_S[number :: len(CASES)]) for number, case in enumerate(CASES)]
+SHARED = [(*case, MOMENTS_S[number :: 2 * len(CASES)]) for number, case in enumerate(CASES)]
 ALL = [pytest.param(*case, MOMENTS_S, marks=pytest.mark.long) for case in CASES]
-"""Each moment with one of the cases in every run of the tests; each with each in the long ones."""
+"""Half of the moments, each with one of the cases, in every run of the tests; each with each in the long ones."""
 END_S = 130.0
 
 

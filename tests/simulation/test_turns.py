@@ -46,8 +46,8 @@ def test_without_a_fault_each_run_is_executed_once() -> None:
 
 
 def at_positions(which: int) -> list[Any]:
-    """Return each fault with every fourth position, the next ones for the next fault; with all for the long tests."""
-    dealt = [pytest.param(each, (n + which) % 4, 4, id=each.name.lower()) for n, each in enumerate(FAULTS)]
+    """Return each fault with every eighth position, the next ones for the next fault; with all for the long tests."""
+    dealt = [pytest.param(each, (n + which) % 8, 8, id=each.name.lower()) for n, each in enumerate(FAULTS)]
     return dealt + [pytest.param(each, 0, 1, id=f"{each.name.lower()}, all", marks=pytest.mark.long) for each in FAULTS]
 
 

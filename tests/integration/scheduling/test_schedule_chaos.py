@@ -10,6 +10,7 @@ import pytest
 
 from supervisor.store.schedules.backfills import BackfillState, Request
 from tests.integration.scheduling.cluster_operator import EVERY_10S, ClusterOperator
+from tests.kit.shares import share
 
 OPERATIONS = 40
 NAMES = ("tick", "other", "dyn")
@@ -44,7 +45,7 @@ def operate(here: ClusterOperator, rng: Random, number: int, begin_ms: int) -> N
             here.cluster.advance(rng.random() * 8)
 
 
-@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(n, marks=pytest.mark.long) for n in range(8, 20))])
+@pytest.mark.parametrize("seed", share(range(20), 5))
 def test_no_run_is_enqueued_twice_and_no_schedule_stalls_whatever_is_done_when(desk: Any, seed: int) -> None:
     """Two leaders, three schedules, forty operations; a failure names its seed."""
     rng = Random(seed)

@@ -19,6 +19,7 @@ from supervisor.core.units import SECOND_NS
 from supervisor.process.reloading import Reloading
 from supervisor.process.slots import ParentLimits
 from supervisor.process.system.systemd import Notifier
+from tests.kit.shares import share
 from tests.unit.process.fake_kernel import GOOD, START_NS, Manner, SimulatedParent, make_world
 
 SLOTS = (("agent", Group.AGENT), ("scheduler", Group.SCHEDULER), ("web", Group.WEB))
@@ -109,7 +110,7 @@ def test_an_agent_that_dies_in_the_middle_of_a_replacement_changes_nothing() -> 
     assert len(world.said("replacement_done")) == 1
 
 
-@pytest.mark.parametrize("grace_s", [20.0, 0.0])
+@pytest.mark.parametrize("grace_s", share([20.0, 0.0], 2))
 def test_a_retired_worker_may_finish_a_run_of_an_hour(grace_s: float) -> None:
     """A replacement has no hurry: the run has a deadline of its own, and the grace counts from its end."""
     world = world_of(lambda name, _: replace(GOOD, term_s=3600.0) if name == "worker-io-0" else GOOD, grace_s=grace_s)

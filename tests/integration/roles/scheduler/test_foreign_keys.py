@@ -7,6 +7,7 @@ import pytest
 from supervisor.store.key_table import KEY_TABLE, PIECES
 from supervisor.store.schedules.reads import Views
 from supervisor.testing.cluster import Cluster, ClusterFactory
+from tests.kit.shares import share
 
 ROWS = {row.name: row for row in KEY_TABLE if row.type not in {"none", "channel"}}
 OF_OTHERS = ("q:", "leadership:")
@@ -41,7 +42,7 @@ def entered(cluster: Cluster) -> int:
     return int(server.store.raw.hget(server.keys.queue("default").stat, "in") or 0)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", share(NAMES, 3))
 def test_a_foreign_key_stops_no_schedule_unless_it_is_of_the_lease_or_the_plan(name: str) -> None:
     """Keys that only inform (events, candidates, changes, decisions, expectations) are left out, and told."""
     with ClusterFactory() as factory:

@@ -18,6 +18,7 @@ from tenure import Context, job
 from tests.integration.roles.worker.forked import FaultySync, fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 from tests.kit.servers import RealServer, Server
+from tests.kit.shares import share
 
 CHILDREN = 1000
 HALF = CHILDREN // 2
@@ -123,7 +124,7 @@ def test_a_planner_killed_around_its_acknowledgement_has_none_or_all(plant: Work
     finish(plant, run_id)
 
 
-@pytest.mark.parametrize("seed", range(DURING))
+@pytest.mark.parametrize("seed", share(range(DURING), 3))
 def test_a_planner_killed_during_its_acknowledgement_has_none_or_all(plant: WorkerKit, seed: int) -> None:
     """The request may be half sent, sent, executed or answered: one script makes the children, or none."""
     clock, rng = SystemClock(), Random(seed)
