@@ -14,7 +14,7 @@
 --
 -- Returns  now_ms, how many are in the plan, how many definitions there are, how many are overdue, first due time after `until_ms` (or empty), 1 if there may be more of the soon ones, the
 --          last entry of the stream of changes, 1 if there may be more late ones, how many are paused, how many invalid,
---          which streams that only inform are none of ours, how many backfills are on record, digest of the set in place (or empty), then for each: id, score (or empty), revision (empty: no definition), set digest, watermark, state, pause
+--          which streams that only inform are none of ours, how many backfills are on record, digest of the set in place (empty: none, or one is announced), then for each: id, score (or empty), revision (empty: no definition), set digest, watermark, state, pause
 --          (or empty), number of live runs as far as known, how many follow, waiting nominal times
 --          Order: on time, then asked for, then late, then by id.
 local WAITING_MAX = 16
@@ -79,6 +79,7 @@ for i = FIRST, #ARGV do
 end
 
 local change = inform('XREVRANGE', keys.schedule_changes, '+', '-', 'COUNT', 1)
+local sets = inform('HMGET', keys.schedule_sets, '#applied', '#declaring') or {}
 local head = redis.call('ZRANGEBYSCORE', next, '(' .. until_ms, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
 local reply = {
   whole(now_ms()), whole(redis.call('ZCARD', next)), whole(redis.call('HLEN', keys.schedule_def)),
@@ -88,7 +89,7 @@ local reply = {
   whole(redis.call('HLEN', keys.schedule_paused)), whole(redis.call('HLEN', keys.schedule_invalid)),
   (change and '' or 'changes ') .. (inform('XLEN', keys.schedule_log) and '' or 'log'),
   whole(inform('HLEN', keys.schedule_backfills) or 1), -- of a foreign key the question about them tells
-  inform('HGET', keys.schedule_sets, '#applied') or '',
+  not sets[2] and sets[1] or '',
 }
 if #ids == 0 then return reply end
 local defs = redis.call('HMGET', keys.schedule_def, unpack(ids))

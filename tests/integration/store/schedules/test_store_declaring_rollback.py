@@ -9,7 +9,7 @@ from supervisor.core.model import ScheduleDef
 from supervisor.roles.scheduler.config_sync import ConfigSync
 from supervisor.settings.schedules.complete import schedules_digest
 from supervisor.store.election.leases import CandidateInfo
-from supervisor.store.schedules.definitions import Change, Definitions
+from supervisor.store.schedules.definitions import Change, DefineCode, Definitions
 from supervisor.store.wire.fire import DuePage, FireCalls
 from tests.integration.store.schedules.declaration import OTHER, Declaration
 from tests.kit.builders import StoreCalls, schedule
@@ -159,6 +159,24 @@ def test_a_part_of_a_former_set_that_comes_late_does_not_stay(desk: Declaration)
 
     assert {name: found.definition for name, found in desk.world.stored().items()} == {each.id: each for each in newer}
     assert len(desk.stepper.events("declaring_unanswered")) == 1
+
+
+def test_a_question_of_a_former_set_that_comes_late_keeps_no_new_schedule_away(desk: Declaration) -> None:
+    """It announces a set that nobody brings in any more: new dynamic schedules would wait for the rest of the term."""
+    former, newer = [schedule("a")], [schedule("b")]
+    view = desk.world.lead("a")
+    term = term_of(view)
+    desk.declare(view, *former)
+    declaring = desk.declaring(*newer)
+    desk.stepper.until(lambda: declaring.is_done(term), declaring, term)
+    desk.world.run(Definitions(desk.world.keys).begin(term, digest=schedules_digest(former), lease_ms=5000))
+    assert desk.upsert(schedule("mine")) == [DefineCode.BUSY]
+    read_plan(desk, declaring)
+    desk.stepper.until(lambda: declaring.is_done(term), declaring, term)
+
+    assert desk.upsert(schedule("mine")) == [DefineCode.CREATED]
+    read_plan(desk, declaring)
+    assert declaring.is_done(term)
 
 
 def test_a_set_that_is_in_place_asks_nothing_and_says_so_once(desk: Declaration) -> None:
