@@ -6,8 +6,8 @@ SEEDS ?= 1000
 SECONDS ?= 60
 RUNS ?= 20000
 LEAVES ?= 10000
-# Half of a test's time is waiting for processes: three times as many workers as cores. Each takes 330 MB.
-PYTEST_WORKERS ?= $(shell cores=$$(nproc 2>/dev/null || echo 2); echo $$((cores < 4 ? 3 * cores : 12)))
+# A test waits for processes: twice as many workers as cores. Each takes 330 MB, and 11 s of a processor to begin.
+PYTEST_WORKERS ?= $(shell cores=$$(nproc 2>/dev/null || echo 2); echo $$((cores < 6 ? 2 * cores : 12)))
 # Compiled files are kept even where the environment says not to: each of hundreds of processes would compile all again.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest
 CONFIG ?= config/demo
