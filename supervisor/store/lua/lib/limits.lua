@@ -142,10 +142,10 @@ end
 local told, TOLD_MAX, TOLD_AGAIN = {}, 500, 20
 local function tell_waiting(key, own, is_again)
   if told[key] ~= nil then return told[key] end
-  local known = is_again and redis.pcall('SCARD', keys.limit_queues(key))
-  local most = type(known) == 'number' and known > TOLD_MAX and TOLD_AGAIN or TOLD_MAX
+  local known = redis.pcall('SCARD', keys.limit_queues(key))
+  told[key] = type(known) == 'number' and known > TOLD_MAX
+  local most = told[key] and is_again and TOLD_AGAIN or TOLD_MAX
   local waiting = redis.pcall('SRANDMEMBER', keys.limit_queues(key), most)
-  told[key] = #waiting == most
   waiting[#waiting + 1] = told[key] and own or nil
   for _, queue in ipairs(waiting['err'] and {} or waiting) do
     if told[key] and queue ~= own and redis.pcall('EXISTS', keys.wait(queue, key)) == 0 then

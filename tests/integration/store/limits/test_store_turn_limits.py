@@ -192,3 +192,19 @@ def test_a_slot_that_nobody_who_was_told_serves_goes_to_whom_somebody_serves(wor
 
     turns_until(world, "b", "other")
     assert not world.raw.exists(bell)
+
+
+def test_queues_of_which_all_can_be_told_are_told_once(world: StoreCalls) -> None:
+    """With 500, of which nobody serves any, each turn told all of them anew: Redis stood still for 40 ms each time."""
+    world.open(S)
+    world.enqueue(limited("a"))
+    assert world.fetch(S) == ["a"]
+    names = [f"user-{n}" for n in range(500)]
+    world.raw.sadd(f"{world.keys.prefix}limit:q:tests.noop:k", *names)
+    for name in names:
+        world.raw.rpush(f"{world.keys.prefix}q:{name}:wait:tests.noop:k", "theirs")
+    world.ack(S, "a")
+    assert world.fetch(S) == []
+
+    assert all(world.raw.exists(world.keys.queue(name).woken) for name in names)
+    assert not world.raw.exists(world.keys.queue("default").woken)
