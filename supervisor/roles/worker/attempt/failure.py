@@ -4,7 +4,8 @@ Decisions about runs that are not executed
     Arguments that do not fit end the run at once: the same arguments fit no better next time.
     A run whose job is unknown here may be one that the next deploy brings, or the last one took
     away: it goes back uncharged for five seconds, and is dead once this process has refused it for
-    ten minutes by its own clock. The producer's clock, and how long a run was delayed, play no part.
+    ten minutes by its own clock, up to 10,000 of them at a time. The producer's clock, and how long a run was delayed,
+    play no part.
     So is one whose profile is unknown here: nobody may guess the answers of its hooks.
     A run that a hook refuses ends rejected, or is given back uncharged for as long as the hook asks.
     A run that is too late for its first start ends as expired: judged by Redis' time when it was
@@ -257,9 +258,7 @@ class Refusals:
         """Return the acknowledgement of a run whose job no module here registered, or whose profile is not there."""
         key = fetched.queue, fetched.envelope.id
         now_ns = self._clock.elapsed_ns()
-        since_ns = self.unknown_since.setdefault(key, now_ns)
-        if len(self.unknown_since) > UNKNOWN_RUNS_MAX:
-            self.unknown_since.popitem(last=False)
+        since_ns = self._refused_since_ns(key, now_ns)
         is_dead = now_ns - since_ns >= UNKNOWN_GRACE_NS
         outcome = Outcome.DEAD if is_dead else Outcome.GIVEBACK
         what = "profile_unknown" if isinstance(error, UnknownProfileError) else "job_unknown"
@@ -269,6 +268,19 @@ class Refusals:
             return self.give_back(fetched, delay_ms=UNKNOWN_DELAY_MS)
         del self.unknown_since[key]
         return self._dead(fetched, error)
+
+    def _refused_since_ns(self, key: RunKey, now_ns: int) -> int:
+        """Return since when an unknown run is refused; of very many, some have their ten minutes after others."""
+        since_ns = self.unknown_since.get(key)
+        if since_ns is not None:
+            return since_ns
+        if len(self.unknown_since) >= UNKNOWN_RUNS_MAX:
+            oldest, oldest_ns = next(iter(self.unknown_since.items()))
+            if now_ns - oldest_ns < 2 * UNKNOWN_GRACE_NS:
+                return now_ns
+            del self.unknown_since[oldest]  # it ended elsewhere, or it would have come again
+        self.unknown_since[key] = now_ns
+        return now_ns
 
     def arguments(self, fetched: FetchedRun, error: ArgumentsError) -> Ack:
         """Return the acknowledgement of a run whose arguments do not fit its job."""

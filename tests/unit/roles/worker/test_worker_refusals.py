@@ -71,6 +71,33 @@ def test_refusals_are_remembered_for_a_bounded_number_of_runs(stage: Stage, monk
     assert len(stage.executor.refusals.unknown_since) == 10
 
 
+def test_of_more_unknown_runs_than_are_remembered_each_is_dead_in_its_turn(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a job that a deploy took away would come back every five seconds for ever."""
+    monkeypatch.setattr(module, "UNKNOWN_RUNS_MAX", 10)
+    left = [msgspec_replace(fetched("newer"), f"r{number}") for number in range(25)]
+    ends = []
+    for _ in range(7):
+        left = [run for run in left if stage.refuse(run).outcome is not Outcome.DEAD]
+        ends.append(len(left))
+        stage.clock.now_ns += 300 * 10**9
+
+    assert ends == [25, 25, 15, 15, 5, 5, 0]
+
+
+def test_what_ended_elsewhere_leaves_its_place_to_an_unknown_run(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A person cancelled it, or another process had it."""
+    monkeypatch.setattr(module, "UNKNOWN_RUNS_MAX", 1)
+    gone, run = fetched("newer"), msgspec_replace(fetched("newer"), "later")
+    stage.refuse(gone)
+    stage.clock.now_ns += 1200 * 10**9
+    first = stage.refuse(run)
+    stage.clock.now_ns += 600 * 10**9
+
+    assert (first.outcome, stage.refuse(run).outcome) == (Outcome.GIVEBACK, Outcome.DEAD)
+
+
 def msgspec_replace(run: FetchedRun, run_id: str) -> FetchedRun:
     """Return ``run`` under another id."""
     envelope = msgspec.structs.replace(run.envelope, id=run_id)
