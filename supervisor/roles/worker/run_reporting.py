@@ -2,7 +2,8 @@
 
 Guarantees
     Up to ``LINES_MAX`` ends a second are logged one by one, and up to ``FAILURES_MAX`` failures; further
-    ones are folded to a line for each job and second, with their count, so that nothing goes unsaid.
+    ones are folded to a line for each job and second, with their count, so that nothing goes unsaid: of up to
+    ``FOLDED_MAX`` jobs and outcomes, and all others together, since whoever enqueues invents names of jobs.
     Numbers are collected and written to the metrics together, before the acknowledgements that
     they belong to are sent.
     A queue with a key of another type, and such a key that keeps runs from being fetched, is told once a minute.
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 LINES_MAX = 50
 FAILURES_MAX = 200
+FOLDED_MAX = 100
+OTHERS = "others"
 TELL_AGAIN_NS = 60 * SECOND_NS
 TOLD_MAX = 200
 _DEBUG = 10
@@ -281,6 +284,9 @@ class Fold:
     def add(self, job: str, outcome: str, seconds: float, note: str = "") -> None:
         """Count an end that is not written in full."""
         found = self._folded.get((job, outcome))
+        if found is None and len(self._folded) >= FOLDED_MAX:
+            job = OTHERS
+            found = self._folded.get((job, outcome))
         if found is None:
             found = self._folded[job, outcome] = Folded(job, outcome)
         found.count += 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.roles.worker.run_reporting import WINDOW_NS, Fold
+from supervisor.roles.worker.run_reporting import FOLDED_MAX, OTHERS, WINDOW_NS, Fold
 
 
 def test_so_many_lines_a_second_are_written_in_full() -> None:
@@ -32,6 +32,20 @@ def test_the_rest_becomes_a_line_for_each_job_and_outcome() -> None:
     assert (item.count, item.longest_s, item.note) == (2, 0.3, "last")
     assert (round(item.total_s, 6), round(item.mean_s, 6)) == (0.4, 0.2)
     assert fold.take(WINDOW_NS) == []
+
+
+def test_a_second_has_a_bounded_number_of_such_lines() -> None:
+    """Whoever enqueues invents names of jobs, and a line for each would fill a disk."""
+    fold = Fold(1)
+    fold.admits(0)
+    for number in range(3 * FOLDED_MAX):
+        for outcome in ("giveback", "dead"):
+            fold.add(f"job-{number}", outcome, 0.0)
+    found = fold.take(WINDOW_NS)
+
+    assert len(found) == FOLDED_MAX + 2
+    assert sum(item.count for item in found) == 6 * FOLDED_MAX
+    assert {(item.job, item.outcome) for item in found[FOLDED_MAX:]} == {(OTHERS, "giveback"), (OTHERS, "dead")}
 
 
 def test_what_is_folded_when_the_process_leaves_is_told_at_once() -> None:
