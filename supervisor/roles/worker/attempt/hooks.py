@@ -235,10 +235,17 @@ class Pipeline:
         since_ns, count = self._waiting.pop(key, (now_ns, 0))
         if now_ns - since_ns >= defer_max_s * SECOND_NS:
             return veto._replace(delay_s=None, reason=f"{veto.reason}; put off for {defer_max_s:g} s already")
-        self._waiting[key] = (since_ns, count + 1)
-        if len(self._waiting) > WAITING_MAX:
-            self._waiting.popitem(last=False)
+        self._remember(key, (since_ns, count + 1), defer_max_s)
         return veto._replace(delay_s=failure_delay_s(count + 1)) if veto.delay_s is None else veto
+
+    def _remember(self, key: RunKey, waiting: tuple[int, int], defer_max_s: float) -> None:
+        """Note since when a run is put off; of very many, some are put off as long after others."""
+        if len(self._waiting) >= WAITING_MAX:
+            oldest, (oldest_ns, _) = next(iter(self._waiting.items()))
+            if self._clock.elapsed_ns() - oldest_ns < 2 * defer_max_s * SECOND_NS:
+                return
+            del self._waiting[oldest]  # it ended elsewhere, or it would have come again
+        self._waiting[key] = waiting
 
 
 def _dispatch(asked: BoundHook, context: Any) -> Any:
