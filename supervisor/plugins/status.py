@@ -124,7 +124,8 @@ class PluginStatus:
         known = self.known(subject) or PluginRecord(plugin=subject.name, digest=subject.digest, state="REGISTERED")
         settings = subject.registered.settings
         failures = known.failures + 1
-        reason = " ".join(f"{error}".split())[:REASON_CHARS_MAX] or type(error).__name__
+        told = " ".join(f"{error}".encode("utf-8", "replace").decode().split())  # a lone surrogate is no JSON
+        reason = told[:REASON_CHARS_MAX] or type(error).__name__
         phase = error.phase if isinstance(error, PluginUnusableError) else "run"
         record = msgspec.structs.replace(
             known, failures=failures, reason=reason, phase=phase, version=version or known.version, by=self._by

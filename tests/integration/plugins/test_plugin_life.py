@@ -34,6 +34,8 @@ class Counting(Plugin):
         calls.append(("verify", dict(secrets)))
         if options.get("is_bad"):
             raise ValueError(f"bad with {secrets['key']}")
+        if options.get("is_odd"):
+            raise OSError("no file caf\udce9")  # as Python reads a name that is no UTF-8
 
     def tasks(self, options: dict[str, Any], secrets: dict[str, str]) -> Iterator[dict[str, Any]]:
         yield from ({"number": number} for number in range(3))
@@ -237,6 +239,17 @@ def test_a_run_suspends_no_schedule_that_does_not_give_the_plugin_its_options(co
 
     paused = [name for name in ("payroll", "s-good", "s-too", "s-bad") if counting.pause(name) is not None]
     assert paused == ["s-bad"]
+
+
+def test_an_error_that_is_no_text_suspends_the_schedules_too(counting: PluginCalls) -> None:
+    """Its words are kept as far as they can be written."""
+    counting.schedule("s-odd", "counting", options={"is_odd": True})
+    with pytest.raises(PluginUnusableError):
+        counting.run("counting", options={"is_odd": True}, schedule="s-odd")
+
+    pause = counting.pause("s-odd")
+    assert pause is not None
+    assert pause.reason.endswith("no file caf?")
 
 
 def test_each_suspension_is_twice_as_long_and_attempts_of_one_run_are_one_failure(counting: PluginCalls) -> None:
