@@ -117,6 +117,7 @@ class Pipeline:
         self._threads: ThreadPoolExecutor | None = None
         self._webhooks: list[Webhook] = []
         self._waiting: OrderedDict[RunKey, tuple[int, int]] = OrderedDict()  # since when, how often put off
+        self._further: OrderedDict[RunKey, tuple[int, int]] = OrderedDict()  # the same, where those have all the room
 
     def of(self, profile: str) -> Hooks | None:
         """Return the hooks of a profile, empty for the default; None when no worker has anything to ask.
@@ -223,8 +224,9 @@ class Pipeline:
 
     def settled(self, key: RunKey) -> None:
         """Note that nothing keeps a run from being executed any more."""
-        if self._waiting:
+        if self._waiting or self._further:
             self._waiting.pop(key, None)
+            self._further.pop(key, None)
 
     def final(self, veto: Veto, key: RunKey, defer_max_s: float) -> Veto:
         """Return the end of a run that a hook will not have now: with a delay, or rejected without one."""
@@ -232,17 +234,25 @@ class Pipeline:
             self.settled(key)
             return veto
         now_ns = self._clock.elapsed_ns()
-        since_ns, count = self._waiting.pop(key, (now_ns, 0))
+        table = self._waiting if key in self._waiting else self._further
+        since_ns, count = table.pop(key, (now_ns, 0))
         if now_ns - since_ns >= defer_max_s * SECOND_NS:
             return veto._replace(delay_s=None, reason=f"{veto.reason}; put off for {defer_max_s:g} s already")
         self._remember(key, (since_ns, count + 1), defer_max_s)
         return veto._replace(delay_s=failure_delay_s(count + 1)) if veto.delay_s is None else veto
 
     def _remember(self, key: RunKey, waiting: tuple[int, int], defer_max_s: float) -> None:
-        """Note since when a run is put off; of very many, some are put off as long after others."""
+        """Note since when a run is put off; of very many, some are put off as long after others.
+
+        Nobody says which were executed elsewhere, and they may have all the room: further ones are noted until as many
+        were put off after them.
+        """
         if len(self._waiting) >= WAITING_MAX:
             oldest, (oldest_ns, _) = next(iter(self._waiting.items()))
             if self._clock.elapsed_ns() - oldest_ns < 2 * defer_max_s * SECOND_NS:
+                self._further[key] = waiting
+                if len(self._further) > WAITING_MAX:
+                    self._further.popitem(last=False)
                 return
             del self._waiting[oldest]  # it ended elsewhere, or it would have come again
         self._waiting[key] = waiting

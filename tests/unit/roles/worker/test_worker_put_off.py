@@ -35,7 +35,7 @@ def test_of_more_than_are_remembered_each_is_rejected_in_its_turn(pipeline: Pipe
         ends.append(len(left))
         clock.now_ns += 600 * 10**9
 
-    assert ends == [25] * 6 + [15] * 6 + [5] * 6 + [0] * 3
+    assert ends == [25] * 6 + [15] * 5 + [5] + [0] * 9
 
 
 def test_what_ended_elsewhere_leaves_its_place_to_another(pipeline: Pipeline, clock: FakeClock) -> None:
@@ -47,3 +47,28 @@ def test_what_ended_elsewhere_leaves_its_place_to_another(pipeline: Pipeline, cl
     clock.now_ns += 3600 * 10**9
 
     assert pipeline.final(CLOSED, ("q", "r"), 3600.0).delay_s is None
+
+
+def test_those_that_other_processes_execute_keep_no_other_from_its_end(pipeline: Pipeline, clock: FakeClock) -> None:
+    """A busy hook puts off a few runs a second here, each once: they had all the room, and defer_max ended no other."""
+    for number in range(10):
+        pipeline.final(CLOSED, ("q", f"elsewhere{number}"), 3600.0)
+    ends = []
+    for round_ in range(13):
+        for number in range(3):
+            pipeline.final(CLOSED, ("q", f"elsewhere{round_}-{number}"), 3600.0)
+        ends.append(pipeline.final(CLOSED, ("q", "r"), 3600.0).delay_s is None)
+        clock.now_ns += 300 * 10**9
+
+    assert ends == [False] * 12 + [True]
+
+
+def test_what_was_executed_waits_anew(pipeline: Pipeline, clock: FakeClock) -> None:
+    """Its retry may be put off, too, wherever it was noted."""
+    for number in range(15):
+        pipeline.final(CLOSED, ("q", f"r{number}"), 3600.0)
+    for number in range(15):
+        pipeline.settled(("q", f"r{number}"))
+    clock.now_ns += 3600 * 10**9
+
+    assert all(pipeline.final(CLOSED, ("q", f"r{number}"), 3600.0).delay_s for number in range(15))
