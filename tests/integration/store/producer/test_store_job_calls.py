@@ -74,7 +74,7 @@ def queued(server: Server, run: Run[Any]) -> Any:
     return server.store().run(Queues(server.keys).show(run.id))
 
 
-def test_a_job_is_enqueued_with_the_arguments_of_its_function(server: Server) -> None:
+def test_a_job_is_enqueued_with_the_arguments_of_its_function(server: Server, subject: Producer) -> None:
     """By place or by name, without what the worker fills; sync and async."""
 
     @job
@@ -84,6 +84,7 @@ def test_a_job_is_enqueued_with_the_arguments_of_its_function(server: Server) ->
     async def both() -> Run[str]:
         run: Run[str] = await send.enqueue_async("b", copies=2)
         await send.enqueue_many_async([{"to": "c"}])
+        await subject.close_async()
         return run
 
     first, second = send.enqueue("a"), asyncio.run(both())

@@ -90,8 +90,13 @@ def test_an_id_of_another_job_or_of_other_arguments_is_refused(shop: Shop, state
 
     with pytest.raises(RunIdTakenError, match=r"run id mine is taken in queue default: .* choose another run_id"):
         producer.put("bill", {"month": 7}, run_id="mine")
-    with pytest.raises(RunIdTakenError):
-        asyncio.run(producer.put_async("bill", {"month": 7}, run_id="mine"))
+
+    async def put() -> None:
+        with pytest.raises(RunIdTakenError):
+            await producer.put_async("bill", {"month": 7}, run_id="mine")
+        await producer.close_async()
+
+    asyncio.run(put())
     if state != "waits since more than an hour":  # its arguments are not compared any more
         with pytest.raises(RunIdTakenError):
             producer.put("report", {"month": 8}, run_id="mine")
