@@ -44,7 +44,7 @@ def cluster(start: Callable[..., Tree], short_directory: Path, shim: ClockShim) 
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("offsets_s", [(HOUR_S, -HOUR_S, 0)], ids=str)
+@pytest.mark.parametrize("offsets_s", [(-HOUR_S, 0), (HOUR_S, -HOUR_S, 0)], ids=str)
 def test_steps_of_redis_clock_depose_nobody_and_double_nothing(
     cluster: Cluster, shim: ClockShim, offsets_s: tuple[int, ...]
 ) -> None:
