@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -13,7 +16,7 @@ import pytest
 
 import tenure
 from supervisor.store.producer.connection import use
-from supervisor.testing import start_server
+from supervisor.testing import servers, start_server
 from supervisor.testing.servers import RunningServer, ServerNotReadyError
 from tests.e2e.servers import Server
 from tests.kit import launcher
@@ -23,6 +26,29 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 
 SERVICE = Path(__file__).parent / "embedding_service.py"
 JOBS = {"jobs": ["jobs.shell"], "workers": {"cpu": {"kind": "sync", "processes": 1, "queues": ["default", "shell"]}}}
+
+
+def parts(words: Sequence[str]) -> dict[str, Any]:
+    """Return the words after the interpreter's as the launcher takes them."""
+    return {"words": words[2:], "program": Path(words[1])} if words[1].endswith(".py") else {"words": words[3:]}
+
+
+def fork(words: Sequence[str], *, cwd: Path, env: dict[str, str], stdout: Any, stderr: Any, **_: Any) -> Any:
+    """Start what ``start_server`` starts by a fork."""
+    return launcher.launch(**parts(words), cwd=cwd, environ=env, stdout=stdout, stderr=stderr)
+
+
+def fork_and_wait(words: Sequence[str], *, cwd: Path, env: dict[str, str], **_: Any) -> Any:
+    """Run a command by a fork."""
+    return launcher.run(**parts(words), cwd=cwd, environ=env)
+
+
+@pytest.fixture(params=["forked", pytest.param("in new interpreters", marks=pytest.mark.long)])
+def _started(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers and commands that are forked, as those of other tests are, or start interpreters, as a user's do."""
+    if request.param == "forked":
+        how = SimpleNamespace(**{**vars(subprocess), "Popen": fork, "run": fork_and_wait})
+        monkeypatch.setattr(servers, "subprocess", how)
 
 
 def runs(server: RunningServer) -> list[dict[str, Any]]:
@@ -64,7 +90,7 @@ def test_a_server_is_ready_inside_of_the_block_and_gone_after_it() -> None:
     assert not psutil.wait_procs(family, timeout=10)[1]
 
 
-@pytest.mark.long
+@pytest.mark.usefixtures("_started")
 def test_two_servers_share_a_given_redis(server: Server) -> None:
     """One leads, the other stands by: a test of a hand-over needs no more."""
     with start_server(JOBS, redis_url=server.url) as one, start_server(JOBS, redis_url=server.url) as two:
@@ -82,7 +108,7 @@ def test_a_server_that_cannot_start_says_why() -> None:
         pass
 
 
-@pytest.mark.long
+@pytest.mark.usefixtures("_started")
 def test_a_program_that_embeds_the_command_brings_what_it_has_through_a_reload() -> None:
     """``python my_service.py run``: what it handed over is there after the start and after a reload, unlisted."""
     schedules: dict[str, Any] = {

@@ -289,7 +289,6 @@ def test_a_run_that_hears_nothing_is_killed_at_its_hard_timeout(site: Site) -> N
     assert site.is_sound()
 
 
-@pytest.mark.long
 def test_a_hanging_redis_takes_no_run_from_anybody(site: Site, server: Server) -> None:
     """It answers nobody for longer than a session's lease: no session is reaped, no process restarted, nothing repeated."""
     trees = [site.tree("one"), site.tree("two")]

@@ -212,10 +212,11 @@ def run(
     environ: Mapping[str, str],
     timeout_s: float = WAIT_S_MAX,
     is_fresh: bool = False,
+    program: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``tenure`` with these words to its end; return what it printed and its exit code."""
+    """Run ``tenure``, or a program in Python, with these words to its end; return what it printed and its exit code."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        process = launch(words, cwd=cwd, environ=environ, stdout=out, stderr=err, is_fresh=is_fresh)
+        process = launch(words, cwd=cwd, environ=environ, stdout=out, stderr=err, is_fresh=is_fresh, program=program)
         try:
             code = process.wait(timeout_s)
         except subprocess.TimeoutExpired:

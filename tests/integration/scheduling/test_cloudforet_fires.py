@@ -75,23 +75,33 @@ def test_the_published_files_fire_at_the_instants_of_the_original(hours: int) ->
         assert fired(cluster) == {schedule: hourly(minute, hours=hours) for schedule, minute in minutes.items()}
 
 
-@pytest.mark.long
-def test_x10_a_restart_and_a_new_leader_move_no_interval(tmp_path: Path) -> None:
-    """The original's 24 hours began anew with every start; with a leader killed every 5 hours they still come."""
+@pytest.mark.parametrize(
+    ("interval", "halves", "due"),
+    [
+        (3, 2, datetime(2025, 1, 1, 12, 30, tzinfo=UTC)),
+        pytest.param(24, 10, datetime(2025, 1, 2, 0, 30, tzinfo=UTC), marks=pytest.mark.long),
+    ],
+)
+def test_x10_a_restart_and_a_new_leader_move_no_interval(
+    tmp_path: Path, interval: int, halves: int, due: datetime
+) -> None:
+    """The original's hours began anew with every start; with a leader killed more often than that they still come."""
     file = tmp_path / "application.yaml"
-    file.write_text(f"{QUEUES}SCHEDULERS: {{s: {{backend: a.B, queue: q, interval: 24, minute: ':30'}}}}\n")
+    file.write_text(f"{QUEUES}SCHEDULERS: {{s: {{backend: a.B, queue: q, interval: {interval}, minute: ':30'}}}}\n")
     with closing(cluster_of(schedules(file), replicas=2)) as cluster:
         for _ in range(3):
-            live(cluster, halves=10)
+            live(cluster, halves=halves)
             leader = cluster.leader
             cluster.kill(leader)
             cluster.advance("10m")
             cluster.restart(leader)
-        assert fired(cluster) == {"s": [datetime(2025, 1, 2, 0, 30, tzinfo=UTC)]}
+        assert fired(cluster) == {"s": [due]}
 
 
-@pytest.mark.long
-def test_phase_start_counts_from_the_first_start_and_a_fail_over_does_not_move_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("before", "after"), [(1, 5), pytest.param(7, 20, marks=pytest.mark.long)])
+def test_phase_start_counts_from_the_first_start_and_a_fail_over_does_not_move_it(
+    tmp_path: Path, before: int, after: int
+) -> None:
     """As the original on its first day: 24 hours at :30 after 10:20 are 10:30 on the next day, for good."""
     file = tmp_path / "application.yaml"
     file.write_text(
@@ -102,15 +112,15 @@ def test_phase_start_counts_from_the_first_start_and_a_fail_over_does_not_move_i
         "  one: {backend: a.B, queue: q, interval: 1, minute: ':30'}\n"
     )
     with closing(cluster_of(schedules(file), replicas=2)) as cluster:
-        live(cluster, halves=14)
+        live(cluster, halves=2 * before)
         cluster.kill(cluster.leader)
-        live(cluster, halves=40)
+        live(cluster, halves=2 * after)
         found = fired(cluster)
-    midnight = START.replace(hour=0, minute=0)
-    assert found["day"] == [midnight + timedelta(days=1, hours=10, minutes=30)]
-    assert found["two"] == [midnight + timedelta(hours=hour) for hour in range(12, 38, 2)]
-    assert found["six"] == [midnight + timedelta(hours=hour) for hour in range(16, 38, 6)]
-    assert found["one"] == hourly(30, hours=27)
+    midnight, hours = START.replace(hour=0, minute=0), before + after
+    assert found["two"] == [midnight + timedelta(hours=hour) for hour in range(12, 11 + hours, 2)]
+    assert found["six"] == [midnight + timedelta(hours=hour) for hour in range(16, 11 + hours, 6)]
+    assert found["one"] == hourly(30, hours=hours)
+    assert found.get("day", []) == [midnight + timedelta(days=1, hours=10, minutes=30)] * (hours > 24)
 
 
 def test_after_an_hour_without_any_replica_one_run_catches_up(tmp_path: Path) -> None:

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import zoneinfo
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Any
+from pathlib import Path
+from typing import Any, Never
 
+import pytest
+
+from supervisor.app import replica
+from supervisor.app.configuration import load
 from supervisor.core.cron import zones
 
 DAILY = {"job": "demo", "cron": "0 9 * * *", "timezone": "Europe/Berlin", "overlap": "allow"}
@@ -34,3 +41,31 @@ def test_a_due_time_that_new_zone_data_moves_earlier_is_on_time(desk: Any) -> No
 def test_the_version_names_what_is_read() -> None:
     """The package is always there; a system's data go before it."""
     assert zones.database_version().split()[0].startswith("20")
+
+
+@pytest.fixture
+def system_zones(tmp_path: Path) -> Iterator[Path]:
+    """The only place in which zone data of the system are looked for."""
+    zoneinfo.reset_tzpath([str(tmp_path)])
+    zones.database_version.cache_clear()
+    yield tmp_path / "tzdata.zi"
+    zoneinfo.reset_tzpath()
+    zones.database_version.cache_clear()
+
+
+def test_a_tree_names_the_zone_data_that_it_began_with(system_zones: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its children have the tables of its start: named as newer, what they planned was never planned anew."""
+
+    class BeforeTheFirstForkError(Exception):
+        pass
+
+    def stop() -> Never:
+        raise BeforeTheFirstForkError
+
+    monkeypatch.setattr(replica, "raise_descriptor_limit", stop)
+    system_zones.write_text("# version 2031a\n")
+    with pytest.raises(BeforeTheFirstForkError):
+        replica.run(load(files=[], environ={}, flags={}))
+    system_zones.write_text("# version 2031b\n")
+
+    assert zones.database_version().endswith(" 2031a")

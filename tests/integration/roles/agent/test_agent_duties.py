@@ -10,16 +10,18 @@ import pytest
 from supervisor.core.effects import Call
 from supervisor.core.errors import StoreUnavailableError
 from supervisor.core.jobs.registry import Registry
-from supervisor.core.model import Envelope, Kind, Template
-from supervisor.core.supervision.scoreboard import Board, board_words
-from supervisor.core.supervision.states import ChildState, Phase, SlotState
-from supervisor.core.units import MILLISECOND_NS
+from supervisor.core.model import Envelope, Kind, Outcome, Template
+from supervisor.core.supervision.scoreboard import Board, board_words, execution_hash
+from supervisor.core.supervision.slot import Cause
+from supervisor.core.supervision.states import ChildState, Phase, RunState, SlotState
+from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.roles.agent.maintenance import Duties
 from supervisor.roles.agent.sessions.local_workers import LocalWorkers
 from supervisor.roles.agent.sessions.reaper import Reaper
 from supervisor.roles.agent.sessions.tasks import SessionTasks
 from supervisor.store.queues.runs import Queues
 from supervisor.store.queues.sessions import Sessions
+from supervisor.store.wire.poll import Ack
 from tests.kit.clock import FakeClock
 from tests.kit.servers import Server, on_both
 
@@ -196,6 +198,51 @@ def test_a_replica_that_starts_again_gives_back_the_runs_of_its_former_life_with
     now.restart(predecessor="one.a")
 
     assert pass_time(clock, [now], lambda: former.is_all_back(1), LEASE_MS) <= 3 * BEAT_MS
+
+
+def test_a_run_that_blocks_its_loop_is_charged_and_not_those_whose_time_it_takes(server: Server) -> None:
+    """Their deadline passes first, so the process is killed for them; the next time each of them is alone."""
+    agent = Agent(server, "one", clock := FakeClock())
+    template = Template(job="j", kind=Kind.SYNC, max_crashes=1)
+    envelopes = [Envelope(id=run_id, template=template) for run_id in ("blocks", "brief")]
+    agent.store.run(agent.queues.enqueue(nonce="n", envelopes=envelopes))
+    row, table = agent.board.rows[0], agent.board.inflight[0]
+
+    def turn(seq: int, *acks: Ack, want: int = 1) -> list[Any]:
+        session, is_alone = f"one/worker-cpu-0/{row.generation}", row.generation > 1
+        agent.store.run(agent.sessions.open(session, {}))
+        call = agent.queues.turn(
+            session=session, seq=seq, kind=Kind.SYNC, queues=["default"], want=want, want_suspect=is_alone, acks=acks
+        )
+        return list(agent.store.run(call).runs)
+
+    def killed_at_a_deadline(*runs: Any) -> None:
+        """Let the parent have killed the process for the first of these, when its loop had stood still for a second."""
+        for index, run in enumerate(runs):
+            execution = execution_hash((run.queue, run.envelope.id), run.fetched_ms)
+            deadline_ns = clock.now_ns + index * 100 * SECOND_NS
+            table.put(index, execution=execution, attempt=1, state=RunState.STARTED, deadline_ns=deadline_ns)
+            row.turn_ms = run.fetched_ms
+        row.cause, row.beat_ns = Cause.OVERRUN, clock.now_ns - SECOND_NS
+        row.state, row.ended_generation = SlotState.BACKOFF, row.generation
+        agent.duties._sessions.reclaiming.run(clock.now_ns)
+        table.clear_all()
+        row.state, row.generation, row.child_generation = SlotState.RUNNING, row.generation + 1, row.generation + 1
+
+    killed_at_a_deadline(*reversed(turn(1, want=2)))
+    (brief,) = turn(1)
+    ack = Ack(run_id="brief", queue="default", attempt=1, outcome=Outcome.OK, fetched_ms=brief.fetched_ms)
+    killed_at_a_deadline(*turn(2, ack))
+
+    (dead,) = agent.store.run(agent.queues.dead("default"))
+    assert (dead.run_id, dead.error["reason"], dead.error["detail"]) == (
+        "blocks",
+        "crashed",
+        "killed at a hard timeout",
+    )
+    ends = {each.outcome for each in agent.store.run(agent.queues.recent("default")) if each.run_id == "brief"}
+    assert "ok" in ends
+    assert "crashed" not in ends
 
 
 @on_both(
