@@ -9,6 +9,7 @@ from supervisor.testing.world import Told, World
 
 SILENT_MS_ERROR = 500  # what a leader's clock may be ahead of Redis'
 ANSWER_NS_MAX = 1000 * MILLISECOND_NS  # an answer is younger: later ones are given up
+UNDECIDED = {FireCode.SKEWED, FireCode.HELD, FireCode.PAUSED, FireCode.REFUSED}
 
 
 def repeats(world: World, flagged: list[bool]) -> list[str]:
@@ -104,12 +105,13 @@ def _is_copy(world: World, who: str, before: LogEntry, decision: LogEntry, at_ns
 
 
 def _was_told(world: World, who: str, decision: LogEntry, from_ns: int, until_ns: int) -> bool:
-    """Whether the scheduler of ``who`` had an answer in between that tells of this due time."""
+    """Whether the scheduler of ``who`` had an answer in between that tells how this due time was decided."""
     return any(
         (decided.item.schedule, decided.item.nominal_ms) == (decision.schedule, decision.nominal_ms)
         for told in world.history
         if told.event == "fires" and told.who == f"{who}/scheduler" and from_ns <= told.at_ns <= until_ns
         for decided in told.fields["decided"]
+        if decided.code not in UNDECIDED
     )
 
 
