@@ -38,7 +38,8 @@ def repeats(world: World, flagged: list[bool]) -> list[str]:
         elif all(told.event == "emptied" for told in between) and _knew(world, who, server.moments_ns[before], between):
             found.append(f"{what}, which had an answer of Redis after it was fired first")
         elif all(told.event == "emptied" for told in between) and not (
-            _was_silent(world, decision, between[0], at_ns) or not _was_told(world, firer, decision, 0, at_ns)
+            _was_silent(world, server.decisions[before], between[0], at_ns)
+            or not _was_told(world, firer, decision, 0, at_ns)
         ):
             found.append(f"{what}, and Redis had not fallen silent before for whoever wrote its watermark back")
         elif (
@@ -77,7 +78,7 @@ def _knew(world: World, who: str, fired_ns: int, losses: list[Told]) -> bool:
 
 
 def _was_silent(world: World, decision: LogEntry, loss: Told, at_ns: int) -> bool:
-    """Whether a replica that wrote watermarks back after ``loss`` had no answer of Redis when ``decision`` was due."""
+    """Whether a replica that wrote marks back after ``loss`` had no answer when ``decision`` was due, or was made."""
     silent_ns: dict[str, int] = {}  # by replica: first question without an answer since its last answer
     lost_ns: dict[str, int] = {}  # by replica: since when the lost data were silent, as it had to believe
     writers = []
@@ -93,9 +94,10 @@ def _was_silent(world: World, decision: LogEntry, loss: Told, at_ns: int) -> boo
             silent_ns.pop(name, None)
         elif told.event == "watermarks_seeded" and told.fields["seeded"] and told.at_ns >= loss.at_ns:
             writers.append(name)
+    latest_ms = max(decision.nominal_ms + SILENT_MS_ERROR, decision.at_ms)
     began_ms = world.server_ms() - world.now_ns // MILLISECOND_NS
     silent_ms = [began_ms + lost_ns[name] // MILLISECOND_NS for name in writers if name in lost_ns]
-    return len(silent_ms) < len(writers) or not writers or min(silent_ms) < decision.nominal_ms + SILENT_MS_ERROR
+    return len(silent_ms) < len(writers) or not writers or min(silent_ms) < latest_ms
 
 
 def _is_copy(world: World, who: str, before: LogEntry, decision: LogEntry, at_ns: int) -> bool:

@@ -301,7 +301,7 @@ class Watermarks:
         loss = self._client.board.header.data_loss_epoch
         if not 0 < loss <= term.epoch or self._restored == loss:
             return
-        seeded = lost = 0
+        known, seeded, lost = len(self._marks), 0, 0
         for start in range(0, len(definitions), PAGE):
             page = [seed for each in definitions[start : start + PAGE] if (seed := self._seed(each))]
             if not page:
@@ -312,10 +312,10 @@ class Watermarks:
                 if done.is_over:
                     break
                 seeded, lost = seeded + done.written, lost + done.lost
+                self._marks |= {name: mark_ms for name, mark_ms, _ in page if name in self._marks}
             except StoreRefusedError as error:
                 self._client.report("reading_refused", what="watermarks", error=str(error))
         self._restored = loss
-        known = len(self._marks)
         self._client.report("watermarks_seeded", seeded=seeded, known=known)
         if lost:
             header = self._client.board.header
