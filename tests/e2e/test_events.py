@@ -175,11 +175,15 @@ def test_health_while_redis_is_away(
 def test_health_while_the_agent_is_frozen(
     start: Callable[..., Tree], short_directory: Path, configure: Callable[..., None]
 ) -> None:
-    """Not ready before its parent has ended it, alive all the time, ready again with its successor."""
+    """Not ready once its parent has ended it, alive all the time, ready again with its successor."""
     del short_directory
     configure()
     tree = start("one", "--config", "tenure.yaml")
     tree.wait_for("tree_ready")
+    for deaths in range(4):  # each successor waits for longer: the next one long enough to be asked meanwhile
+        wait_until(lambda: codes(tree) == (200, 200, "SERVING"), "the replica to serve")
+        tree.kill("agent")
+        tree.wait_for("child_started", slot="agent", generation=2 + deaths)
     wait_until(lambda: codes(tree) == (200, 200, "SERVING"), "the replica to serve")
     os.kill(tree.slot_pid("agent"), signal.SIGSTOP)
     wait_until(lambda: codes(tree) == (200, 503, "NOT_SERVING"), "the replica to say so")
