@@ -38,7 +38,7 @@ def repeats(world: World, flagged: list[bool]) -> list[str]:
         elif all(told.event == "emptied" for told in between) and _knew(world, who, server.moments_ns[before], between):
             found.append(f"{what}, which had an answer of Redis after it was fired first")
         elif all(told.event == "emptied" for told in between) and not (
-            _was_silent(world, server.decisions[before], between[0], at_ns)
+            _was_silent(world, server.decisions[before], between[0], at_ns, firer)
             or not _was_told(world, firer, decision, 0, at_ns)
         ):
             found.append(f"{what}, and Redis had not fallen silent before for whoever wrote its watermark back")
@@ -77,8 +77,11 @@ def _knew(world: World, who: str, fired_ns: int, losses: list[Told]) -> bool:
     return is_known
 
 
-def _was_silent(world: World, decision: LogEntry, loss: Told, at_ns: int) -> bool:
-    """Whether a replica that wrote marks back after ``loss`` had no answer when ``decision`` was due, or was made."""
+def _was_silent(world: World, decision: LogEntry, loss: Told, at_ns: int, firer: str) -> bool:
+    """Whether a replica that wrote marks back after ``loss`` had no answer when ``decision`` was due.
+
+    Or, where ``firer`` is another, when it was made: a replica remembers what it decided itself.
+    """
     silent_ns: dict[str, int] = {}  # by replica: first question without an answer since its last answer
     lost_ns: dict[str, int] = {}  # by replica: since when the lost data were silent, as it had to believe
     writers = []
@@ -94,16 +97,17 @@ def _was_silent(world: World, decision: LogEntry, loss: Told, at_ns: int) -> boo
             silent_ns.pop(name, None)
         elif told.event == "watermarks_seeded" and told.fields["seeded"] and told.at_ns >= loss.at_ns:
             writers.append(name)
-    latest_ms = max(decision.nominal_ms + SILENT_MS_ERROR, decision.at_ms)
+    due_ms = decision.nominal_ms + SILENT_MS_ERROR
+    latest_ms = {name: due_ms if name == firer else max(due_ms, decision.at_ms) for name in writers}
     began_ms = world.server_ms() - world.now_ns // MILLISECOND_NS
-    silent_ms = [began_ms + lost_ns[name] // MILLISECOND_NS for name in writers if name in lost_ns]
-    return len(silent_ms) < len(writers) or not writers or min(silent_ms) < latest_ms
+    silent_ms = {name: began_ms + lost_ns[name] // MILLISECOND_NS for name in writers if name in lost_ns}
+    return not writers or any(name not in silent_ms or silent_ms[name] < latest_ms[name] for name in writers)
 
 
 def _is_copy(world: World, who: str, before: LogEntry, decision: LogEntry, at_ns: int) -> bool:
-    """Whether the network delivered the first request once more, after the loss: its answer reaches nobody."""
-    is_same_term = decision.epoch == before.epoch
-    return is_same_term and not _was_told(world, who, decision, at_ns, world.now_ns)
+    """Whether the network delivered a request after the loss that its sender had given up: the answer reaches nobody."""
+    is_late = decision.epoch <= before.epoch
+    return is_late and not _was_told(world, who, decision, at_ns, world.now_ns)
 
 
 def _was_told(world: World, who: str, decision: LogEntry, from_ns: int, until_ns: int) -> bool:
