@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import subprocess
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,15 @@ class Node:
 
     def ask(self, *parts: str | int) -> Any:
         """Return the reply to one command, over a connection of its own."""
+        return self.ask_in_turn(parts)[0]
+
+    def is_copied(self, replicas: int) -> bool:
+        """Ask so many replicas for all that was written so far; return whether they have it."""
+        _, copies = self.ask_in_turn(("PUBLISH", "copied", ""), ("WAIT", replicas, 1000))
+        return bool(copies == replicas)
+
+    def ask_in_turn(self, *commands: Sequence[str | int]) -> list[Any]:
+        """Return the replies to some commands, over one connection."""
         with redis.Redis(
             host=LOOPBACK,
             port=self.port,
@@ -88,8 +98,11 @@ class Node:
         ) as client:
             link = client.connection_pool.make_connection()
             try:
-                link.send_command(*parts)
-                return link.read_response()
+                replies = []
+                for parts in commands:
+                    link.send_command(*parts)
+                    replies.append(link.read_response())
+                return replies
             finally:
                 link.disconnect()
 

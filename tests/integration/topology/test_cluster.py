@@ -48,12 +48,6 @@ def another(cluster: Cluster, node: Node) -> Node:
     )
 
 
-def in_step(owner: Node) -> bool:
-    """Return whether the node's replica has all that it wrote."""
-    _, offset, replicas = owner.ask("ROLE")
-    return bool(replicas) and all(int(replica[2]) >= offset for replica in replicas)
-
-
 @pytest.mark.parametrize("seed", [0, 1, 2])
 def test_any_node_leads_to_the_one_that_serves(cluster: Cluster, connect: Clients, seed: int) -> None:
     """Also a replica, and also with hosts beside it that are gone."""
@@ -126,7 +120,7 @@ def test_a_killed_node_is_replaced_by_its_replica(cluster: Cluster, replica: Rep
     cluster.replicate(spare, owner)
     term = replica.campaign()
     replica.enqueue("before")
-    wait_until(lambda: in_step(owner), what="the replica to have it")
+    wait_until(lambda: owner.is_copied(1), what="the replica to have it")
 
     owner.kill()
     with pytest.raises(StoreUnavailableError):

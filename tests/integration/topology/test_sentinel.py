@@ -75,7 +75,7 @@ def test_a_killed_master_is_replaced_and_epochs_grow(sentinels: Sentinels, both:
     replica.enqueue("before")
     generation = replica.board.endpoint_generation
     old = sentinels.master()
-    wait_until(lambda: in_step(sentinels), what="the replicas to have it")
+    wait_until(lambda: sentinels.master().is_copied(2), what="the replicas to have it")
     old.kill()
 
     renewed = replica.renew(term)
@@ -95,7 +95,7 @@ def test_a_planned_failover_is_followed_although_nobody_asks(sentinels: Sentinel
     replica.campaign()
     replica.enqueue("before")
     old = sentinels.master()
-    wait_until(lambda: in_step(sentinels), what="the replicas to have it")
+    wait_until(lambda: sentinels.master().is_copied(2), what="the replicas to have it")
     wait_until(lambda: all(map(is_listened_to, sentinels.sentinels)), what="the agent to listen to every sentinel")
     sentinels.sentinels[0].ask("SENTINEL", "FAILOVER", MASTER)
 
@@ -115,18 +115,12 @@ def is_listened_to(sentinel: Node) -> bool:
     return b" sub=%d " % len(CHANNELS) in sentinel.ask("CLIENT", "LIST")
 
 
-def in_step(sentinels: Sentinels) -> bool:
-    """Return whether every replica has all that the master wrote."""
-    role = sentinels.master().ask("ROLE")
-    return bool(role[2]) and all(int(replica[2]) >= role[1] for replica in role[2])
-
-
 def test_a_deposed_master_that_goes_on_serving_is_left(sentinels: Sentinels, both: Replica) -> None:
     """It was cut off or stopped, and its clients with it; what it accepts will be lost."""
     replica, clock = both, both.clock
     term = replica.campaign()
     replica.enqueue("a")
-    wait_until(lambda: in_step(sentinels), what="the replicas to have it")
+    wait_until(lambda: sentinels.master().is_copied(2), what="the replicas to have it")
     old = sentinels.master()
     old.signal(signal.SIGSTOP)
     wait_until(lambda: sentinels.named() is not old, what="another master", bound_s=FAILOVER_S_MAX)
