@@ -130,8 +130,7 @@ def show(keys: Keys, run_id: str, queue: str = "") -> Operation[RunView]:
         NotDeadError: it is unknown, or in another state.
     """
     checked_runs([(queue, run_id)])
-    reads = QueueReads(keys)
-    view: RunView | None = (yield reads.show(run_id, [queue])) if queue else (yield from search(reads, run_id))
+    view = yield from search(QueueReads(keys), run_id, queue)
     if view is None or view.state != "dead":
         state = "unknown" if view is None else f"{view.state}, not dead"
         raise NotDeadError(f"run {run_id[:200]!r} is {state}; `tenure dead list` shows the dead ones")

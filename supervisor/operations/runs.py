@@ -212,8 +212,7 @@ def permitted(keys: Keys, runs: Sequence[Run], permit: RunPermit | None) -> Oper
         return [(queue, run_id, "") for queue, run_id in runs]
     found: list[JudgedRun] = []
     for queue, run_id in runs:
-        reads = QueueReads(keys)
-        shown = (yield reads.show(run_id, [queue])) if queue else (yield from search(reads, run_id))
+        shown = yield from search(QueueReads(keys), run_id, queue)
         if shown is None or shown.envelope is None:
             raise UnknownRunError(run_id)
         labels: Mapping[str, str] = {}

@@ -132,10 +132,7 @@ class RunQueries:
             there = yield self._reads.show(run_id, [queue], need=need, scan=scan)
             if status_of(run_id, there).state is not RunPhase.GONE:
                 return there
-        if found and found != queue:
-            view: RunView | None = yield self._reads.show(run_id, [found], need=need)
-        else:
-            view = yield from search(self._reads, run_id, need=need)
+        view = yield from search(self._reads, run_id, "" if found == queue else found, need=need)
         return view or there
 
     def _child(self, run_id: str, view: RunView | None, *, has_results: bool) -> ChildRun:

@@ -16,8 +16,13 @@ from supervisor.store.queues.reads import Need, Page, QueueReads, RunView
 from supervisor.store.queues.run_records import RunEnds
 
 
-def search(reads: QueueReads, run_id: str, *, need: Need = "history") -> Generator[Call[Any], Any, RunView | None]:
-    """Read everything known about a run in any queue; None when nothing is. For ``need`` see ``QueueReads.show``."""
+def search(
+    reads: QueueReads, run_id: str, queue: str = "", *, need: Need = "history"
+) -> Generator[Call[Any], Any, RunView | None]:
+    """Read everything known about a run in ``queue`` (empty: any); None when nothing is. See ``QueueReads.show``."""
+    if queue:
+        there: RunView | None = yield reads.show(run_id, [queue], need=need)
+        return there
     views: list[RunView] = []
     position = ""
     while position != "0":
