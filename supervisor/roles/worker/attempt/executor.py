@@ -163,8 +163,8 @@ class Executor:
                 is_plain = self._calling.is_plain(spec, profile)
             except UnknownProfileError as error:
                 return self.refusals.unknown(fetched, error)
-        if self.refusals.unknown_since:
-            self.refusals.unknown_since.pop(key, None)
+        if self.refusals.unknown_runs:
+            self.refusals.unknown_runs.pop(key, None)
         if is_plain:
             return Execution(fetched, key, spec, arguments, spec.function, None)
         context = self._context(fetched, spec)

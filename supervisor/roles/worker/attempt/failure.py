@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections import OrderedDict
 from typing import Any
 
 import msgspec
@@ -27,10 +26,11 @@ from supervisor.core.errors import ArgumentsError, OptionError, UnknownJobError
 from supervisor.core.jobs.hooks import UnknownProfileError, Veto
 from supervisor.core.jobs.registry import JobSpec
 from supervisor.core.json_values import json_of
-from supervisor.core.model import PAYLOAD_BYTES_MAX, Kind, Outcome, RunKey
+from supervisor.core.model import PAYLOAD_BYTES_MAX, Kind, Outcome
 from supervisor.core.model_types import plain_model
 from supervisor.core.retry import AGAIN_MAX, Again, GiveUp
 from supervisor.core.units import SECOND_NS
+from supervisor.roles.worker.attempt.run_memory import RefusedRuns
 from supervisor.roles.worker.run_reporting import RunReporter, identity
 from supervisor.store.wire.poll import Ack, BrokenRun, FetchedRun
 from supervisor.telemetry import event_catalogue, metrics
@@ -43,7 +43,6 @@ NOTE_CHARS_MAX = 200
 UNKNOWN_JOB = "unknown"  # in metrics: names that no module registered are not bounded
 UNKNOWN_DELAY_MS = STILL_HERE_DELAY_MS = 5_000
 UNKNOWN_GRACE_NS = 600 * SECOND_NS
-UNKNOWN_RUNS_MAX = 10_000
 log = structlog.get_logger("tenure.worker")
 _WORKER = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120 - code names its file by text
 
@@ -173,9 +172,9 @@ class Refusals:
         self._worker = worker
         self._clock = clock
         self._ends = ends
-        self.unknown_since: OrderedDict[RunKey, int] = OrderedDict()
-        """When runs were refused first whose job was unknown."""
-        self._other_kind: OrderedDict[RunKey, None] = OrderedDict()
+        self.unknown_runs = RefusedRuns()
+        """Those whose job or profile was unknown."""
+        self._other_kind = RefusedRuns()
 
     def give_back(self, fetched: FetchedRun, *, delay_ms: int = 0, kind: Kind | None = None) -> Ack:
         """Return the acknowledgement of a run that was not started: it waits again, nothing charged."""
@@ -189,13 +188,12 @@ class Refusals:
     def other_kind(self, fetched: FetchedRun, kind: Kind) -> Ack:
         """Return the acknowledgement of a run of the other kind; one that comes again is put off for five seconds.
 
-        It comes again where workers of another version put its kind right the other way round.
+        It comes again where workers of another version put its kind right the other way round. Of very many, some are
+        put off at once.
         """
         key = fetched.queue, fetched.envelope.id
-        delay_ms = UNKNOWN_DELAY_MS if key in self._other_kind else 0
-        self._other_kind[key] = None
-        if len(self._other_kind) > UNKNOWN_RUNS_MAX:
-            self._other_kind.popitem(last=False)
+        noted = self._other_kind.note(key, self._clock.elapsed_ns(), kept_ns=2 * UNKNOWN_GRACE_NS)
+        delay_ms = 0 if noted is not None and noted[1] == 1 else UNKNOWN_DELAY_MS
         again_s = delay_ms / 1000
         log.warning(
             "run_of_other_kind", run=key[1], job=fetched.envelope.template.job, kind=kind.value, again_s=again_s
@@ -258,7 +256,7 @@ class Refusals:
         """Return the acknowledgement of a run whose job no module here registered, or whose profile is not there."""
         key = fetched.queue, fetched.envelope.id
         now_ns = self._clock.elapsed_ns()
-        since_ns = self._refused_since_ns(key, now_ns)
+        since_ns, _ = self.unknown_runs.note(key, now_ns, kept_ns=2 * UNKNOWN_GRACE_NS) or (now_ns, 1)
         is_dead = now_ns - since_ns >= UNKNOWN_GRACE_NS
         outcome = Outcome.DEAD if is_dead else Outcome.GIVEBACK
         what = "profile_unknown" if isinstance(error, UnknownProfileError) else "job_unknown"
@@ -266,21 +264,8 @@ class Refusals:
         metrics.RUNS_FINISHED.labels(fetched.queue, UNKNOWN_JOB, outcome.value).inc()
         if not is_dead:
             return self.give_back(fetched, delay_ms=UNKNOWN_DELAY_MS)
-        del self.unknown_since[key]
+        self.unknown_runs.pop(key, None)
         return self._dead(fetched, error)
-
-    def _refused_since_ns(self, key: RunKey, now_ns: int) -> int:
-        """Return since when an unknown run is refused; of very many, some have their ten minutes after others."""
-        since_ns = self.unknown_since.get(key)
-        if since_ns is not None:
-            return since_ns
-        if len(self.unknown_since) >= UNKNOWN_RUNS_MAX:
-            oldest, oldest_ns = next(iter(self.unknown_since.items()))
-            if now_ns - oldest_ns < 2 * UNKNOWN_GRACE_NS:
-                return now_ns
-            del self.unknown_since[oldest]  # it ended elsewhere, or it would have come again
-        self.unknown_since[key] = now_ns
-        return now_ns
 
     def arguments(self, fetched: FetchedRun, error: ArgumentsError) -> Ack:
         """Return the acknowledgement of a run whose arguments do not fit its job."""

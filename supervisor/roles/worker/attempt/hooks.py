@@ -39,6 +39,7 @@ from supervisor.core.jobs.hooks import (
 from supervisor.core.jobs.profile_policies import DEFAULT_PROFILE
 from supervisor.core.model import Kind, RunKey
 from supervisor.core.units import SECOND_NS
+from supervisor.roles.worker.attempt.run_memory import RefusedRuns
 from supervisor.settings.schedules.hook_sources import (
     UnusableHookError,
     enabled_names,
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from supervisor.roles.worker.attempt.webhooks import Webhook
 
 THREADS_MAX = 8
-WAITING_MAX = 10_000
+FURTHER_MAX = 10_000
 
 
 class HookFailedError(Exception):
@@ -116,7 +117,7 @@ class Pipeline:
         self._known: HookRegistry | None = None
         self._threads: ThreadPoolExecutor | None = None
         self._webhooks: list[Webhook] = []
-        self._waiting: OrderedDict[RunKey, tuple[int, int]] = OrderedDict()  # since when, how often put off
+        self._waiting = RefusedRuns()
         self._further: OrderedDict[RunKey, tuple[int, int]] = OrderedDict()  # the same, where those have all the room
 
     def of(self, profile: str) -> Hooks | None:
@@ -234,28 +235,16 @@ class Pipeline:
             self.settled(key)
             return veto
         now_ns = self._clock.elapsed_ns()
-        table = self._waiting if key in self._waiting else self._further
-        since_ns, count = table.pop(key, (now_ns, 0))
+        since_ns, count = waiting = self._waiting.get(key) or self._further.pop(key, (now_ns, 0))
         if now_ns - since_ns >= defer_max_s * SECOND_NS:
+            self._waiting.pop(key, None)
             return veto._replace(delay_s=None, reason=f"{veto.reason}; put off for {defer_max_s:g} s already")
-        self._remember(key, (since_ns, count + 1), defer_max_s)
+        if self._waiting.note(key, now_ns, kept_ns=int(2 * defer_max_s * SECOND_NS), before=waiting) is None:
+            # Nobody says which of those were executed elsewhere: until as many were put off after it
+            self._further[key] = since_ns, count + 1
+            if len(self._further) > FURTHER_MAX:
+                self._further.popitem(last=False)
         return veto._replace(delay_s=failure_delay_s(count + 1)) if veto.delay_s is None else veto
-
-    def _remember(self, key: RunKey, waiting: tuple[int, int], defer_max_s: float) -> None:
-        """Note since when a run is put off; of very many, some are put off as long after others.
-
-        Nobody says which were executed elsewhere, and they may have all the room: further ones are noted until as many
-        were put off after them.
-        """
-        if len(self._waiting) >= WAITING_MAX:
-            oldest, (oldest_ns, _) = next(iter(self._waiting.items()))
-            if self._clock.elapsed_ns() - oldest_ns < 2 * defer_max_s * SECOND_NS:
-                self._further[key] = waiting
-                if len(self._further) > WAITING_MAX:
-                    self._further.popitem(last=False)
-                return
-            del self._waiting[oldest]  # it ended elsewhere, or it would have come again
-        self._waiting[key] = waiting
 
 
 def _dispatch(asked: BoundHook, context: Any) -> Any:

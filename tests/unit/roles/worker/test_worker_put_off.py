@@ -7,6 +7,7 @@ import pytest
 from supervisor.core.jobs.hooks import Veto
 from supervisor.core.model import Kind
 from supervisor.roles.worker.attempt import hooks as module
+from supervisor.roles.worker.attempt import run_memory
 from supervisor.roles.worker.attempt.hooks import Pipeline
 from supervisor.settings.sections.models import Settings
 from tests.kit.clock import FakeClock
@@ -23,7 +24,8 @@ def clock() -> FakeClock:
 @pytest.fixture
 def pipeline(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     """Return the hooks of a worker that remembers ten runs."""
-    monkeypatch.setattr(module, "WAITING_MAX", 10)
+    monkeypatch.setattr(run_memory, "RUNS_MAX", 10)
+    monkeypatch.setattr(module, "FURTHER_MAX", 10)
     return Pipeline(Settings(), clock, Kind.SYNC)
 
 

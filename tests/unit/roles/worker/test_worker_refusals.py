@@ -12,6 +12,7 @@ import pytest
 from supervisor.core.jobs.registry import job
 from supervisor.core.model import Kind, Outcome
 from supervisor.roles.worker.attempt import failure as module
+from supervisor.roles.worker.attempt import run_memory
 from supervisor.roles.worker.attempt.executor import Execution
 from supervisor.roles.worker.attempt.hooks import Pipeline
 from supervisor.roles.worker.attempt.invocation import JobInvoker
@@ -63,19 +64,19 @@ def test_an_unknown_job_that_becomes_known_starts_afresh(stage: Stage) -> None:
 
 def test_refusals_are_remembered_for_a_bounded_number_of_runs(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A queue full of strangers must not fill this process."""
-    monkeypatch.setattr(module, "UNKNOWN_RUNS_MAX", 10)
+    monkeypatch.setattr(run_memory, "RUNS_MAX", 10)
     for number in range(100):
         run = fetched("newer")
         stage.refuse(msgspec_replace(run, f"r{number}"))
 
-    assert len(stage.executor.refusals.unknown_since) == 10
+    assert len(stage.executor.refusals.unknown_runs) == 10
 
 
 def test_of_more_unknown_runs_than_are_remembered_each_is_dead_in_its_turn(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Those of a job that a deploy took away would come back every five seconds for ever."""
-    monkeypatch.setattr(module, "UNKNOWN_RUNS_MAX", 10)
+    monkeypatch.setattr(run_memory, "RUNS_MAX", 10)
     left = [msgspec_replace(fetched("newer"), f"r{number}") for number in range(25)]
     ends = []
     for _ in range(7):
@@ -88,7 +89,7 @@ def test_of_more_unknown_runs_than_are_remembered_each_is_dead_in_its_turn(
 
 def test_what_ended_elsewhere_leaves_its_place_to_an_unknown_run(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A person cancelled it, or another process had it."""
-    monkeypatch.setattr(module, "UNKNOWN_RUNS_MAX", 1)
+    monkeypatch.setattr(run_memory, "RUNS_MAX", 1)
     gone, run = fetched("newer"), msgspec_replace(fetched("newer"), "later")
     stage.refuse(gone)
     stage.clock.now_ns += 1200 * 10**9
@@ -118,6 +119,19 @@ def test_a_run_of_the_other_kind_that_comes_again_is_put_off(stage: Stage) -> No
 
     assert delays == [0, module.UNKNOWN_DELAY_MS, module.UNKNOWN_DELAY_MS]
     assert stage.refuse(elsewhere).retry_delay_ms == 0
+
+
+def test_of_more_runs_of_the_other_kind_than_are_remembered_none_comes_again_at_once(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each made the oldest forgotten, so that two versions threw all of them at each other as fast as they could."""
+    monkeypatch.setattr(run_memory, "RUNS_MAX", 10)
+    runs = [msgspec_replace(fetched("coroutine"), f"r{number}") for number in range(12)]
+    delays = [{stage.refuse(run).retry_delay_ms for run in some} for some in (runs[:10], runs[10:], runs)]
+    stage.clock.now_ns += 1200 * 10**9
+
+    assert delays == [{0}, {module.UNKNOWN_DELAY_MS}, {module.UNKNOWN_DELAY_MS}]
+    assert stage.refuse(msgspec_replace(fetched("coroutine"), "later")).retry_delay_ms == 0
 
 
 def test_arguments_that_do_not_fit_end_the_run_at_once(stage: Stage) -> None:
