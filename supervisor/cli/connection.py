@@ -10,9 +10,9 @@ from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
 from supervisor.cli.options import LoadSettings, config_options
-from supervisor.cli.output import moment
+from supervisor.cli.output import moment, say
 from supervisor.core.effects import drive
-from supervisor.core.errors import StoreUnavailableError
+from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.suggestions import SUGGESTIONS_MAX, suggestion
 from supervisor.operations import Computing, Delay, Effect, Keys, Request, schedules
 from supervisor.operations.schedules import UnknownScheduleError
@@ -43,6 +43,16 @@ class Connection:
         except UnknownScheduleError as error:
             message = self.unknown_message(error.schedule, removed_ms=error.removed_ms)
             raise UnknownScheduleError(error.schedule, removed_ms=error.removed_ms, message=message) from None
+
+    def ask_each_queue(self, operation: Request[..., T], *args: Any, **options: Any) -> tuple[T, bool]:
+        """Return the result of ``operation`` on queues, and whether each could be read; people are told of others."""
+        refused: list[str] = []
+
+        def tell(name: str, error: StoreRefusedError) -> None:
+            refused.append(name)
+            say(f"queue {name}: {error}", err=True)
+
+        return self.ask(operation, *args, tell_refused=tell, **options), not refused
 
     def ask_once(self, operation: Request[P, T], *args: P.args, **options: P.kwargs) -> T:
         """Return the result of ``operation`` on this cluster; a lost reply ends it."""

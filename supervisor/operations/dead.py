@@ -14,7 +14,7 @@ from typing import Any
 from supervisor.core.effects import Call
 from supervisor.core.errors import TenureError
 from supervisor.operations import InvalidRequestError, Operation, Tell, pages, slices, untold
-from supervisor.operations.queues import known
+from supervisor.operations.queues import TellRefused, known, of_each
 from supervisor.operations.runs import RunPermit, checked_runs, permitted
 from supervisor.store.keys import Keys
 from supervisor.store.queues.control import PAGE, QueueControl, RequeueCode, Requeued
@@ -95,30 +95,42 @@ def reason_of(error: Mapping[str, Any]) -> str:
     return mask_text(" ".join(": ".join(str(part) for part in parts if part).split()))
 
 
-def find(keys: Keys, which: DeadFilter, *, count: int, configured: Collection[str] = ()) -> Operation[list[DeadRun]]:
+def find(
+    keys: Keys, which: DeadFilter, *, count: int, configured: Collection[str] = (), tell_refused: TellRefused
+) -> Operation[list[DeadRun]]:
     """Read at most ``count`` dead runs of ``which``, newest first.
 
     Raises:
         UnknownQueueError: there is no such queue.
     """
     found: dict[tuple[str, str], DeadRun] = {}
-    for queue in (yield from _queues(keys, which, configured)):
+
+    def read(queue: str) -> Operation[None]:
         here: list[DeadRun] = yield from _read(keys, queue, which, is_newest_first=True, count=count)
         for each in here:  # the first is the newer one, where deaths meanwhile shifted the pages
             found.setdefault((queue, each.run_id), each)
+
+    yield from _queues(keys, which, configured)
+    yield from of_each(keys, which.queue, read, tell_refused=tell_refused)
     return sorted(found.values(), key=lambda each: each.died_ms, reverse=True)[:count]
 
 
-def selected(keys: Keys, which: DeadFilter, *, configured: Collection[str] = ()) -> Operation[Selected]:
+def selected(
+    keys: Keys, which: DeadFilter, *, configured: Collection[str] = (), tell_refused: TellRefused
+) -> Operation[Selected]:
     """Read the ids of all dead runs of ``which``.
 
     Raises:
         UnknownQueueError: there is no such queue.
     """
     found: dict[str, Sequence[str]] = {}
-    for queue in (yield from _queues(keys, which, configured)):
+
+    def read(queue: str) -> Operation[None]:
         here: list[DeadRun] = yield from _read(keys, queue, which)
         found[queue] = list(dict.fromkeys(each.run_id for each in here))
+
+    yield from _queues(keys, which, configured)
+    yield from of_each(keys, which.queue, read, tell_refused=tell_refused)
     return found
 
 

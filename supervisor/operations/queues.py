@@ -9,6 +9,7 @@ Guarantees
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
+from typing import TypeAlias, TypeVar
 
 from supervisor.core.errors import EXIT_FAILED, EXIT_NO, StoreRefusedError, TenureError
 from supervisor.core.suggestions import SUGGESTIONS_MAX, suggestion
@@ -22,6 +23,9 @@ from supervisor.store.wire.poll import DEAD_CAP
 
 RATE_SAMPLE = 1000
 RATE_S = 60.0
+T = TypeVar("T")
+TellRefused: TypeAlias = Callable[[str, StoreRefusedError], object]
+"""Told of each of all queues that Redis refuses to read, and why."""
 
 
 class UnknownQueueError(TenureError):
@@ -62,19 +66,27 @@ def known(keys: Keys, queues: Sequence[str], configured: Collection[str] = ()) -
     return list(dict.fromkeys(queues)) if queues else used
 
 
-def overview(keys: Keys, *, tell_refused: Callable[[str, StoreRefusedError], object]) -> Operation[list[QueueCounts]]:
-    """Read the state of every queue that was ever used; one that Redis refuses alone is told and left out."""
+def of_each(
+    keys: Keys, queue: str | None, read: Callable[[str], Operation[T]], *, tell_refused: TellRefused
+) -> Operation[list[T]]:
+    """Return what ``read`` finds in ``queue``, or without one in every queue that was ever used.
+
+    Of these, one that Redis refuses alone, such as for a key of another type, is told and left out.
+    """
     found = []
-    for queue in (yield from names(keys)):
+    for name in (yield from names(keys)) if queue is None else [queue]:
         try:
-            state = yield Queues(keys).counts(queue)
+            found.append((yield from read(name)))
         except StoreRefusedError as error:
-            if error.concerns_client:
+            if queue is not None or error.concerns_client:
                 raise
-            tell_refused(queue, error)
-        else:
-            found.append(state)
+            tell_refused(name, error)
     return found
+
+
+def overview(keys: Keys, *, tell_refused: TellRefused) -> Operation[list[QueueCounts]]:
+    """Read the state of every queue that was ever used; one that Redis refuses alone is told and left out."""
+    return of_each(keys, None, lambda queue: one(Queues(keys).counts(queue)), tell_refused=tell_refused)
 
 
 def counts(keys: Keys, queue: str, configured: Collection[str] = ()) -> Operation[QueueCounts]:

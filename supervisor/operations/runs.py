@@ -19,6 +19,7 @@ from supervisor.core.effects import Call
 from supervisor.core.errors import EXIT_USAGE, StoreRefusedError, TenureError
 from supervisor.core.names import check_name
 from supervisor.operations import Delay, Operation, pages, slices
+from supervisor.operations.queues import TellRefused, of_each
 from supervisor.store.keys import Keys
 from supervisor.store.producer.run_status import RunPhase as RunPhase  # noqa: PLC0414 - of answers
 from supervisor.store.producer.run_status import result_of as result_of  # noqa: PLC0414 - of answers
@@ -130,27 +131,32 @@ def _changed(
     return results
 
 
-def latest(keys: Keys, *, count: int, queue: str | None = None) -> Operation[list[tuple[str, HistoryEntry]]]:
+def latest(
+    keys: Keys, *, count: int, queue: str | None = None, tell_refused: TellRefused
+) -> Operation[list[tuple[str, HistoryEntry]]]:
     """Read at most ``count`` ended attempts with their queues, newest first, of all queues or of one."""
     found: list[tuple[str, HistoryEntry]] = []
-    for name in (yield from _of(keys, queue)):
-        found += [(name, entry) for entry in (yield QueueReads(keys).recent(name, count))]
+
+    def read(name: str) -> Operation[None]:
+        found.extend((name, entry) for entry in (yield QueueReads(keys).recent(name, count)))
+
+    yield from of_each(keys, queue, read, tell_refused=tell_refused)
     return sorted(found, key=lambda each: each[1].ended_ms, reverse=True)[:count]
 
 
-def running(keys: Keys, *, count: int, queue: str | None = None) -> Operation[list[RunningRun]]:
+def running(
+    keys: Keys, *, count: int, queue: str | None = None, tell_refused: TellRefused
+) -> Operation[list[RunningRun]]:
     """Read at most ``count`` runs that are executed, of all queues or of one."""
     found: list[RunningRun] = []
-    for name in (yield from _of(keys, queue)):
-        read = functools.partial(QueueReads(keys).running, name)
-        found += yield from pages(read, count=max(1, count - len(found)))
-        if len(found) >= count:
-            break
+
+    def read(name: str) -> Operation[None]:
+        if len(found) < count:
+            pages_of = functools.partial(QueueReads(keys).running, name)
+            found.extend((yield from pages(pages_of, count=count - len(found))))
+
+    yield from of_each(keys, queue, read, tell_refused=tell_refused)
     return found[:count]
-
-
-def _of(keys: Keys, queue: str | None) -> Operation[Sequence[str]]:
-    return (yield QueueReads(keys).names()) if queue is None else [queue]
 
 
 def show(keys: Keys, run_id: str, *, is_thorough: bool = False) -> Operation[RunDetails]:

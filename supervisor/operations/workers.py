@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from supervisor.core.errors import EXIT_USAGE, TenureError
 from supervisor.core.signing import Signer
 from supervisor.operations import Delay, Operation
+from supervisor.operations.queues import TellRefused
 from supervisor.operations.runs import running
 from supervisor.store.election.commands import Answer, Command, Commands, Word, WorkerReport
 from supervisor.store.election.leases import Leases
@@ -136,7 +137,9 @@ def control(
     return answers[which.replica]
 
 
-def overview(keys: Keys, replica: str | None = None, *, wait_s: float = REPORT_WAIT_S) -> Operation[list[WorkerView]]:
+def overview(
+    keys: Keys, replica: str | None = None, *, wait_s: float = REPORT_WAIT_S, tell_refused: TellRefused
+) -> Operation[list[WorkerView]]:
     """Ask each replica, or one, for its workers, and return them with the runs of each.
 
     Those of a replica that gives no answer within ``wait_s`` seconds are shown by their sessions, as "no answer".
@@ -155,7 +158,7 @@ def overview(keys: Keys, replica: str | None = None, *, wait_s: float = REPORT_W
         if name in answers and answers[name] is None and generation.isdecimal():
             found.append((name, WorkerReport(slot=slot, pool="", state="no answer", generation=int(generation))))
     held: dict[str, list[str]] = {}
-    for run in (yield from running(keys, count=RUNS_MAX)):
+    for run in (yield from running(keys, count=RUNS_MAX, tell_refused=tell_refused)):
         held.setdefault(run.session, []).append(run.run_id)
     workers = []
     for name, report in sorted(found, key=lambda each: (each[0], each[1].slot, each[1].generation)):

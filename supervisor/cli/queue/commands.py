@@ -22,7 +22,7 @@ from supervisor.cli.output import (
     progress,
     say,
 )
-from supervisor.core.errors import EXIT_FAILED, EXIT_NO, EXIT_OK, StoreRefusedError
+from supervisor.core.errors import EXIT_FAILED, EXIT_NO, EXIT_OK
 from supervisor.operations import queues
 from supervisor.telemetry.masking import mask
 
@@ -172,14 +172,9 @@ def queue_row(counts: queues.QueueCounts, served: queues.ServedKinds) -> dict[st
 
 def queue_rows(connection: Connection) -> tuple[list[dict[str, Any]], bool]:
     """Return the rows of all queues, and whether each could be read; people are told of one that could not."""
-    refused: list[str] = []
-
-    def tell(name: str, error: StoreRefusedError) -> None:
-        refused.append(name)
-        say(f"queue {name}: {error}", err=True)
-
     served = connection.ask(queues.served_kinds)
-    return [queue_row(each, served) for each in connection.ask(queues.overview, tell_refused=tell)], not refused
+    found, is_whole = connection.ask_each_queue(queues.overview)
+    return [queue_row(each, served) for each in found], is_whole
 
 
 @queue.command("list")

@@ -54,8 +54,10 @@ def dead() -> None:
 @click.option("-n", "--count", type=click.IntRange(1, COUNT_MAX), default=50, show_default=True, help="How many.")
 @cluster_options
 @list_options
-def dead_list(*, which: DeadFilter, count: int, connection: Connection) -> None:
+def dead_list(*, which: DeadFilter, count: int, connection: Connection) -> int:
     """List dead runs, newest first.
+
+    Exits with 1 when a queue cannot be read, such as for a key of another program in its place; the others are listed.
 
     \b
     Examples:
@@ -63,8 +65,9 @@ def dead_list(*, which: DeadFilter, count: int, connection: Connection) -> None:
       tenure dead list --error ConnectionRefused --before -1h -o json
     """
     configured = connection.configured_queues
-    found = connection.ask(operations.find, which, count=count, configured=configured)
-    print_rows([dead_row(each) for each in found], columns=_COLUMNS, empty="no dead run")
+    found, is_whole = connection.ask_each_queue(operations.find, which, count=count, configured=configured)
+    print_rows([dead_row(each) for each in found], columns=_COLUMNS, empty="no dead run" if is_whole else "")
+    return EXIT_OK if is_whole else EXIT_FAILED
 
 
 @dead.command("show")
@@ -134,7 +137,8 @@ def _change(
 ) -> int:
     which.must_select()
     with connected(load_settings().settings) as connection:
-        found = connection.ask(operations.selected, which, configured=connection.configured_queues)
+        configured = connection.configured_queues
+        found, is_whole = connection.ask_each_queue(operations.selected, which, configured=configured)
         total = sum(map(len, found.values()))
         if total:
             confirm(f"{verb} {total} dead run{'s' if total > 1 else ''}?", yes=yes)
@@ -145,7 +149,7 @@ def _change(
     missing = set(which.ids) - {row["run"] for row in rows}
     rows += [{"run": each, "queue": None, "result": "is not dead"} for each in which.ids if each in missing]
     print_rows(rows, columns=("run", "queue", "result"), empty="no dead run matches")
-    if missing:
+    if missing or not is_whole:
         return EXIT_FAILED
     return EXIT_OK if all(row["result"] == change.done for row in rows) else EXIT_NO
 

@@ -39,7 +39,7 @@ def status(*, connection: Connection) -> int:
     now_ms = connection.ask(schedules.now_ms)
     rows = [record_row(record, now_ms) for record in connection.ask(schedules.browse)]
     depths, _ = queue_rows(connection)
-    recent = [history_row(*each) for each in connection.ask(runs.latest, count=10)]
+    recent = [history_row(*each) for each in connection.ask_each_queue(runs.latest, count=10)[0]]
     if not is_table():
         value = {
             "leader": lease_row(lease),

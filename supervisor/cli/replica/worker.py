@@ -41,7 +41,7 @@ def worker_list(*, replica: str | None, connection: Connection) -> int:
       tenure worker list
       tenure worker list --replica web-1 -o json
     """
-    rows = [_row(each) for each in connection.ask(workers.overview, replica)]
+    rows = [_row(each) for each in connection.ask_each_queue(workers.overview, replica)[0]]
     print_rows(rows, columns=COLUMNS, empty="no replica has workers")
     return EXIT_OK if rows else EXIT_NO
 

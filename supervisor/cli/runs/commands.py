@@ -13,13 +13,15 @@ from supervisor.cli.help import SectionedGroup
 from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import is_table, list_options, moment, output_option, print_rows, print_value, say, span
 from supervisor.cli.runs.changes import cancel, requeue, set_priority
-from supervisor.core.errors import EXIT_NO, EXIT_OK
+from supervisor.core.errors import EXIT_FAILED, EXIT_NO, EXIT_OK
 from supervisor.core.json_values import JSON_DEPTH_MAX, is_deeper, read_json
 from supervisor.operations import runs as run_operations
 from supervisor.operations.runs import AttemptLog, HistoryEntry, RunningRun, RunView, Tally, status_of
 from supervisor.telemetry.masking import mask, mask_text
 
 COUNT_MAX = 10_000
+_ENDED_COLUMNS = ("run", "job", "outcome", "attempt", "started", "duration", "session")
+_RUNNING_COLUMNS = ("run", "job", "queue", "attempt", "fetched", "session")
 
 
 def history_row(queue: str, entry: HistoryEntry) -> dict[str, Any]:
@@ -49,8 +51,10 @@ def runs() -> None:
 @click.option("-n", "--count", type=click.IntRange(1, COUNT_MAX), default=20, show_default=True, help="How many.")
 @cluster_options
 @list_options
-def runs_list(*, queue: str | None, is_running: bool, count: int, connection: Connection) -> None:
+def runs_list(*, queue: str | None, is_running: bool, count: int, connection: Connection) -> int:
     """List attempts that ended, newest first.
+
+    Exits with 1 when a queue cannot be read, such as for a key of another program in its place; the others are listed.
 
     \b
     Examples:
@@ -58,12 +62,14 @@ def runs_list(*, queue: str | None, is_running: bool, count: int, connection: Co
       tenure runs list --running
     """
     if is_running:
-        rows = [_running_row(each) for each in connection.ask(run_operations.running, count=count, queue=queue)]
+        working, is_whole = connection.ask_each_queue(run_operations.running, count=count, queue=queue)
+        rows = [_running_row(each) for each in working]
     else:
-        rows = [history_row(*each) for each in connection.ask(run_operations.latest, count=count, queue=queue)]
-    ended = ("run", "job", "outcome", "attempt", "started", "duration", "session")
-    working = ("run", "job", "queue", "attempt", "fetched", "session")
-    print_rows(rows, columns=working if is_running else ended, empty="no runs")
+        ended, is_whole = connection.ask_each_queue(run_operations.latest, count=count, queue=queue)
+        rows = [history_row(*each) for each in ended]
+    columns = _RUNNING_COLUMNS if is_running else _ENDED_COLUMNS
+    print_rows(rows, columns=columns, empty="no runs" if is_whole else "")
+    return EXIT_OK if is_whole else EXIT_FAILED
 
 
 def _running_row(each: RunningRun) -> dict[str, Any]:

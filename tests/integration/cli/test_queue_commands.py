@@ -157,6 +157,28 @@ def test_a_queue_that_cannot_be_read_hides_no_other(world: StoreCalls, invoke: I
     assert [row["queue"] for row in status["queues"]] == ["default"]
 
 
+@pytest.mark.parametrize(
+    ("key", "words", "seen"),
+    [
+        ("hist", ("runs", "list"), "dead"),
+        ("run", ("runs", "list", "--running"), "running"),
+        ("dead", ("dead", "list"), "dead"),
+        ("dead", ("dead", "requeue", "--all", "--yes"), "dead"),
+    ],
+)
+def test_runs_of_a_queue_that_cannot_be_read_hide_no_others(
+    world: StoreCalls, invoke: Invoke, key: str, words: tuple[str, ...], seen: str
+) -> None:
+    """One key of another program made the list of all queues an error, and nothing dead could be requeued."""
+    world.enqueue(envelope("c", queue="broken"))
+    world.raw.set(getattr(world.keys.queue("broken"), key), "another program's")
+    listed = invoke(*words, "-o", "json")
+    assert (listed.code, [row["run"] for row in rows(listed)]) == (1, [seen])
+    assert "queue broken: " in listed.err
+    alone = invoke(*words, "--queue", "broken", "-o", "json")
+    assert (alone.code == 0, "another type" in alone.err) == (False, True)
+
+
 def test_a_queue_is_moved_and_purged(world: StoreCalls, invoke: Invoke) -> None:
     """All that waits, or the runs of one job."""
     world.enqueue(*(envelope(f"many{n}", job="tests.many") for n in range(250)))

@@ -74,6 +74,14 @@ class ApiHandlers:
         """Return the result of ``operation`` on this cluster; its errors are answers by their ``http_status``."""
         return await drive_async(operation(self._keys, *args, **options), self._perform)
 
+    async def _ask_each_queue(
+        self, operation: Callable[..., Generator[Effect | EnqueueEffect, Any, T]], *args: Any, **options: Any
+    ) -> tuple[T, dict[str, Any]]:
+        """Return the result of ``operation`` on queues, and a field with the names of those that Redis refused."""
+        refused: list[str] = []
+        found = await self._ask(operation, *args, tell_refused=lambda queue, _: refused.append(queue), **options)
+        return found, {"refused_queues": refused} if refused else {}
+
     async def _each(
         self,
         items: Sequence[Item],

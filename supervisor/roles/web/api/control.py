@@ -186,7 +186,7 @@ class ApiControl(ApiHandlers):
         )
         which.must_select()
         limit = DEAD_MAX if body.runs else body.limit
-        found = await self._ask(dead.find, which, count=limit, configured=self._at.own_queues)
+        found, refused = await self._ask_each_queue(dead.find, which, count=limit, configured=self._at.own_queues)
         permit = permit_run(request)
 
         async def changed(items: Sequence[Run]) -> list[tuple[Run, str]]:
@@ -211,7 +211,7 @@ class ApiControl(ApiHandlers):
         is_last = len(found) < limit
         # Those that died in the same millisecond as the last one come again, unless all of them stay.
         before_ms = None if is_last else found[-1].died_ms + any(row["result"] == change.done for row in rows)
-        return json_response({"runs": rows, "before_ms": before_ms})
+        return json_response({"runs": rows, "before_ms": before_ms} | refused)
 
     async def _change_dead(self, request: web.Request, queue: str, change: dead.DeadChange) -> web.Response:
         found = await self._ask(dead.show, request.match_info["run"], queue)

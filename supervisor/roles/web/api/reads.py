@@ -40,7 +40,7 @@ class ApiReads(ApiHandlers):
 
     def __init__(self, context: ApiContext) -> None:
         super().__init__(context)
-        self._reports: list[WorkerView] = []
+        self._reports: tuple[list[WorkerView], dict[str, Any]] = [], {}
         self._reports_until_ns = 0
         self._reports_turn = asyncio.Lock()
 
@@ -130,10 +130,12 @@ class ApiReads(ApiHandlers):
             raise bad_request("state", state, "ended or running")
         queue = await self._queue_of(request)
         if state == "running":
-            rows = [_running(each) for each in await self._ask(runs.running, count=limit, queue=queue)]
+            working, refused = await self._ask_each_queue(runs.running, count=limit, queue=queue)
+            rows = [_running(each) for each in working]
         else:
-            rows = [_ended(*each) for each in await self._ask(runs.latest, count=limit, queue=queue)]
-        return json_response({"runs": rows})
+            ended, refused = await self._ask_each_queue(runs.latest, count=limit, queue=queue)
+            rows = [_ended(*each) for each in ended]
+        return json_response({"runs": rows} | refused)
 
     async def dead(self, request: web.Request) -> web.Response:
         """The newest dead runs."""
@@ -146,8 +148,8 @@ class ApiReads(ApiHandlers):
             reason=request.query.get("reason"),
             before_ms=None if before is None else int(before),
         )
-        found = await self._ask(dead.find, which, count=limit, configured=self._at.own_queues)
-        return json_response({"dead": [_dead(each) for each in found]})
+        found, refused = await self._ask_each_queue(dead.find, which, count=limit, configured=self._at.own_queues)
+        return json_response({"dead": [_dead(each) for each in found]} | refused)
 
     async def dead_run(self, request: web.Request) -> web.Response:
         """One dead run."""
@@ -157,9 +159,10 @@ class ApiReads(ApiHandlers):
         """The worker processes of all replicas, as they stood within the last second."""
         async with self._reports_turn:
             if self._at.clock.elapsed_ns() >= self._reports_until_ns:
-                self._reports = await self._ask(workers.overview, wait_s=REPORT_WAIT_S)
+                self._reports = await self._ask_each_queue(workers.overview, wait_s=REPORT_WAIT_S)
                 self._reports_until_ns = self._at.clock.elapsed_ns() + int(REPORT_FRESH_S * SECOND_NS)
-        return json_response({"workers": [_worker(each) for each in self._reports]})
+        found, refused = self._reports
+        return json_response({"workers": [_worker(each) for each in found]} | refused)
 
     async def plugins(self, _request: web.Request) -> web.Response:
         """The state of every plugin that a worker needed, one for each set of options."""

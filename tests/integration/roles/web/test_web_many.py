@@ -160,6 +160,21 @@ def test_dead_runs_are_requeued_and_dropped_by_filter(api: Any, world: StoreCall
     assert change(api, "/dead/drop", {"all": True}) == (200, {"runs": [], "before_ms": None})
 
 
+def test_a_queue_that_cannot_be_read_hides_no_runs_of_others(api: Any, world: StoreCalls) -> None:
+    """The answer names it; of one that was asked for by name the refusal is the answer."""
+    give_up(world, "a")
+    world.raw.sadd(KEYS.queues, "broken")
+    for key in ("hist", "run", "dead"):
+        world.raw.set(getattr(KEYS.queue("broken"), key), "another program's")
+
+    for path, runs in (("/runs", ["a"]), ("/runs?state=running", []), ("/dead", ["a"])):
+        code, shown = ask(api, "GET", PATH + path, "driver")
+        assert (code, [each["run"] for each in shown[path[1:5]]], shown["refused_queues"]) == (200, runs, ["broken"])
+        assert ask(api, "GET", f"{PATH}{path}{'&' if '?' in path else '?'}queue=broken", "driver")[0] == 503
+    code, shown = change(api, "/dead/requeue", {"all": True})
+    assert (code, results(shown, of="runs"), shown["refused_queues"]) == (200, {"a": "requeued"}, ["broken"])
+
+
 def test_a_dead_run_that_no_version_names_so_holds_up_no_other(api: Any, world: StoreCalls) -> None:
     """Whoever may enqueue by Redis can lay one, and the others are to be requeued or dropped all the same."""
     give_up(world, "a", "b")
