@@ -14,6 +14,7 @@ import msgspec
 from supervisor.core.retry import Retry
 
 PAYLOAD_BYTES_MAX = 64 * 1024
+ENVELOPE_BYTES = 1024  # room for what a run of a schedule has beside its template: ids, times, cause, neighbours
 FIRE_BATCH_MAX = 250
 # Checked where JSON is read: whatever lies in Redis, these can be counted with.
 Whole = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]

@@ -185,8 +185,11 @@ def render(
 
 
 def sample(args: Mapping[str, Any], *, schedule: str, timezone: str) -> dict[str, Any]:
-    """Return ``args`` as a run on 2 January 2030 would get them: to check their types against a job's signature."""
-    nominal_ms = 1_893_556_984_000
+    """Return ``args`` as a run at the end of 25 September 2030, a Wednesday, would get them; next to none are longer.
+
+    They show the types, to be checked against a job's signature, and the size.
+    """
+    nominal_ms = 1_916_611_199_999
     around = Neighbours(nominal_ms - 3_600_000, nominal_ms + 3_600_000)
     return render(args, schedule=schedule, nominal_ms=nominal_ms, timezone=timezone, around=around)
 

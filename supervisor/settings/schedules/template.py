@@ -13,15 +13,13 @@ from supervisor.core.jobs.limits import limits_of
 from supervisor.core.jobs.profile_policies import DEFAULT_PROFILE, profile_field, said
 from supervisor.core.jobs.registry import JobSpec, Registry
 from supervisor.core.json_values import check_arguments
-from supervisor.core.model import PAYLOAD_BYTES_MAX, PRIORITIES, Template
+from supervisor.core.model import ENVELOPE_BYTES, PAYLOAD_BYTES_MAX, PRIORITIES, Template
 from supervisor.core.schedules import templating
 from supervisor.core.suggestions import suggestion
 from supervisor.settings.schedules.profiles import profile_of, template_fields, unknown_profile
 from supervisor.settings.schedules.rules import zone_of
 from supervisor.settings.schedules.settings import ScheduleSettings
 from supervisor.settings.sections.pipeline import ProfileSettings
-
-_ENVELOPE_BYTES = 1024  # room for what a run adds to its template: ids, times, counters
 
 
 def template_of(
@@ -47,10 +45,11 @@ def template_of(
         return None, faults
     try:
         template = _template(name, schedule, spec, profiles)
-        limits_of(msgspec.structs.replace(template, args=_filled(name, schedule, template.args)))
+        filled = msgspec.structs.replace(template, args=_filled(name, schedule, template.args))
+        limits_of(filled)
         body = msgspec.json.encode(template)
         check_arguments(spec.name, template.args, body, around=2)
-        size = len(body) + _ENVELOPE_BYTES
+        size = max(len(body), len(msgspec.json.encode(filled))) + ENVELOPE_BYTES
     except (ArgumentsError, msgspec.EncodeError) as error:
         return None, [Fault(("args",), *_arguments_message(spec, error, has_secrets=has_secrets))]
     if size > PAYLOAD_BYTES_MAX:

@@ -15,7 +15,7 @@ import msgspec
 
 from supervisor.core.errors import PayloadTooLargeError
 from supervisor.core.json_values import check_arguments, json_reader
-from supervisor.core.model import OWN_TRIGGER, PAYLOAD_BYTES_MAX, ScheduleDef
+from supervisor.core.model import ENVELOPE_BYTES, OWN_TRIGGER, PAYLOAD_BYTES_MAX, ScheduleDef
 from supervisor.core.schedules.triggers import after_completion_ms, is_hashed
 from supervisor.store.wire.codec import foreign_number, text
 
@@ -52,14 +52,16 @@ def pack_definition(definition: ScheduleDef) -> bytes:
     """Return ``definition`` as JSON; equal definitions give equal bytes.
 
     Raises:
-        PayloadTooLargeError: it is over 64 KiB.
+        PayloadTooLargeError: it is over 64 KiB, or a run of it would be.
         ArgumentsError: an argument of its runs is nested too deeply, or no JSON.
     """
     body = msgspec.json.encode(definition, order="sorted")
-    if len(body) > PAYLOAD_BYTES_MAX:
-        raise PayloadTooLargeError(
-            f"schedule {definition.id}: its definition has {len(body)} bytes, the limit is {PAYLOAD_BYTES_MAX}"
-        )
+    if len(body) + ENVELOPE_BYTES > PAYLOAD_BYTES_MAX:
+        size = max(len(body), len(msgspec.json.encode(definition.template)) + ENVELOPE_BYTES)
+        if size > PAYLOAD_BYTES_MAX:
+            raise PayloadTooLargeError(
+                f"schedule {definition.id}: its definition or a run has {size} bytes, the limit is {PAYLOAD_BYTES_MAX}"
+            )
     check_arguments(definition.template.job, definition.template.args, body, around=_AROUND_ARGUMENTS)
     return body
 

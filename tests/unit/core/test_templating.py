@@ -231,8 +231,8 @@ def test_a_nominal_time_beyond_every_calendar_renders(nominal_ms: int) -> None:
 def test_a_sample_has_the_types_that_runs_get() -> None:
     """A job that takes a number accepts ``{{ hour }}``, and its schedule can be checked before any run."""
     assert sample({"at": "{{ hour }}", "to": "{{ date }}"}, schedule="s", timezone="UTC") == {
-        "at": 4,
-        "to": "2030-01-02",
+        "at": 23,
+        "to": "2030-09-25",
     }
 
 

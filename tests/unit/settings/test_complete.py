@@ -189,6 +189,16 @@ def test_arguments_that_no_run_could_carry_are_refused(desk: Any, known: Registr
     assert "xxxxx" not in line
 
 
+def test_arguments_that_no_run_could_carry_once_filled_in_are_refused(desk: Any, known: Registry) -> None:
+    """Their placeholders grow in each run: the schedule was accepted, and never fired."""
+    path = "é" * 20_000 + "{{ run }}" * 150
+    for name, problems in (("a", 0), ("a" * 190, 1)):
+        desk.add(POOLS + f"schedules: {{{name}: {{job: files.sync, every: 1m, args: {{path: '{path}'}}}}}}\n")
+        found = complaints(desk, known) if problems else complete(desk.load(), known)
+        assert len(found) == 1
+    assert "bytes with the rest of the run, of 65536 allowed" in str(found[0])
+
+
 def test_a_secret_in_arguments_is_not_in_the_problem(desk: Any, known: Registry) -> None:
     """The error of the signature may quote a value."""
     desk.add(POOLS + "schedules: {a: {job: files.sync, every: 1m, args: {path: x, count: '${env:S}'}}}\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import hypothesis.strategies as st
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 
 from supervisor.core.errors import PayloadTooLargeError
-from supervisor.core.model import Envelope, Kind, ScheduleDef, Template
+from supervisor.core.model import Envelope, Kind, ScheduleDef, Template, scheduled_run_id
 from supervisor.core.retry import Retry
 from supervisor.store.wire import codec
 from supervisor.store.wire.definition import StoredDefinition, pack_definition, timing_digest, unpack_definition
@@ -94,6 +95,24 @@ def test_the_caps_name_run_size_limit_and_remedy() -> None:
         pack_result("a", b"x" * 65_537)
     with pytest.raises(PayloadTooLargeError, match="schedule s"):
         pack_definition(ScheduleDef(id="s", template=envelope.template, every_ms=1))
+
+
+@table("name", ["s", "s" * 200])
+def test_of_a_definition_that_can_be_kept_each_run_can_be_made(name: str) -> None:
+    """Times, cause and neighbours made the run of one that was a hundred bytes below the limit too large to fire."""
+    most = 0
+    for size in range(65_600, 64_000, -1):
+        template = Template(job="j", kind=Kind.ASYNC, args={"x": "y" * size})
+        with suppress(PayloadTooLargeError):
+            pack_definition(ScheduleDef(id=name, template=template, every_ms=1))
+            most = size
+            break
+    ms, run_id = 10**14, scheduled_run_id(name, 10**14)
+    largest = Envelope(
+        id=run_id, template=template, enqueued_ms=ms, schedule=name, nominal_ms=ms, cause="buffered", not_after_ms=ms,
+        maybe_duplicate=True, previous_ms=ms, next_ms=ms, after=run_id,
+    )  # fmt: skip
+    assert (most > 64_000, pack(largest).run_id) == (True, run_id)
 
 
 @given(
