@@ -38,6 +38,13 @@ class _Handler(BaseHTTPRequestHandler):
                 self._answer(302, b"", Location="file:///etc/hostname")
             case "/never":
                 self.released.wait(60)
+            case "/slowly" | "/slowly/in/body":
+                if self.path != "/slowly":
+                    self.wfile.write(b"HTTP/1.0 200 OK\r\n\r\n")
+                for _ in range(100):
+                    if self.released.wait(0.02):
+                        break
+                    self.wfile.write(b"x")
             case _:
                 self._answer(404, b"")
 
@@ -94,6 +101,8 @@ def test_x12_an_import_over_http_works(tmp_path: Path, server: str) -> None:
         ("{url: '{server}/large', timeout: 20s, {pin}}", "is larger than 8 MiB"),
         ("{url: '{server}/elsewhere', timeout: 20s, {pin}}", "answered 302"),
         ("{url: '{server}/never', timeout: 300ms, {pin}}", "did not answer within 0.3s"),
+        ("{url: '{server}/slowly', timeout: 300ms, {pin}}", "did not answer within 0.3s"),
+        ("{url: '{server}/slowly/in/body', timeout: 300ms, {pin}}", "did not answer within 0.3s"),
         ("{url: 'http://127.0.0.1:1/x', {pin}}", "cannot be reached"),
         ("{url: '{server}/shared.yaml', {pin}}", "has another sha256"),
     ],
@@ -101,7 +110,7 @@ def test_x12_an_import_over_http_works(tmp_path: Path, server: str) -> None:
 def test_an_answer_that_cannot_be_used_is_a_problem_with_its_reason(
     tmp_path: Path, server: str, entry: str, why: str
 ) -> None:
-    """Missing, too large, redirected off the network, silent, closed, changed."""
+    """Missing, too large, redirected off the network, silent, a byte at a time, closed, changed."""
     found = problem(tmp_path, entry.replace("{server}", server).replace("{pin}", PIN))
     assert found.startswith(f"{tmp_path}/config.yaml:3: IMPORT[0]: http://127.0.0.1:")
     assert why in found

@@ -1,7 +1,8 @@
 """One entry of ``IMPORT`` or ``REMOTE_URL``: where it points, and the bytes that are there.
 
 Guarantees
-    A fetch ends: in time, in size, in redirects. With ``sha256`` nothing else than that very text is used.
+    A fetch ends: in time, which is one for all of it (http_deadline.py), in size, in redirects.
+    With ``sha256`` nothing else than that very text is used.
     Only files and http(s) are read; plain http only with ``sha256``, also where https redirects to it.
     Text from the network can name no file and no variable of this machine.
 
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -148,15 +150,17 @@ def _read(target: FetchTarget) -> bytes:
         return file.read(BYTES_MAX + 1)
 
 
-def _opener(*, is_pinned: bool) -> OpenerDirector:
+def _opener(left_s: Callable[[], float], *, is_pinned: bool) -> OpenerDirector:
     """Return an opener that speaks HTTP and nothing else, through redirects too; plain only for a pinned text."""
     from urllib import request  # noqa: PLC0415 - as below
 
+    from supervisor.importers.cloudforet.http_deadline import PlainHandler, SecureHandler  # noqa: PLC0415
+
     opener = request.OpenerDirector()
-    kinds = [request.ProxyHandler, request.HTTPSHandler, request.UnknownHandler, request.HTTPDefaultErrorHandler]
-    kinds += [request.HTTPRedirectHandler, request.HTTPErrorProcessor, *([request.HTTPHandler] if is_pinned else [])]
-    for kind in kinds:
-        opener.add_handler(kind())
+    kinds = [request.ProxyHandler, request.UnknownHandler, request.HTTPDefaultErrorHandler]
+    kinds += [request.HTTPRedirectHandler, request.HTTPErrorProcessor]
+    for handler in (*(kind() for kind in kinds), SecureHandler(left_s), *([PlainHandler(left_s)] if is_pinned else [])):
+        opener.add_handler(handler)
     return opener
 
 
@@ -167,15 +171,19 @@ def _read_url(target: FetchTarget) -> bytes:
 
     clock = SystemClock()
     end_ns = clock.elapsed_ns() + round(target.timeout_s * SECOND_NS)
+
+    def left_s() -> float:
+        left_ns = end_ns - clock.elapsed_ns()
+        if left_ns <= 0:
+            raise TimeoutError("timed out")
+        return left_ns / SECOND_NS
+
     found = bytearray()
     try:
         request = urllib.request.Request(target.url, headers={"User-Agent": "tenure"})  # noqa: S310 - http(s) only
-        response = _opener(is_pinned=bool(target.sha256)).open(request, timeout=target.timeout_s)
-        with response:
+        with _opener(left_s, is_pinned=bool(target.sha256)).open(request, timeout=target.timeout_s) as response:
             while (chunk := response.read1(_CHUNK)) and len(found) <= BYTES_MAX:
                 found += chunk
-                if clock.elapsed_ns() > end_ns:
-                    raise OSError(f"did not answer within {target.timeout_s:g}s")
     except urllib.error.HTTPError as error:
         raise OSError(f"answered {error.code}") from None
     except urllib.error.URLError as error:

@@ -1,0 +1,96 @@
+"""HTTP within one deadline for connections, headers, redirects and body, however slowly the bytes come.
+
+Does not guarantee
+    That a name is looked up within it: that ends by the resolver's own time. A proxy may take as long again for TLS.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import socket
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+from urllib import request
+
+LeftS = Callable[[], float]
+"""Time that is left; raises ``TimeoutError`` when none is."""
+
+
+class _TimedReader(io.RawIOBase):
+    """Bytes from a socket: what is left of the time bounds each wait for some of them."""
+
+    def __init__(self, sock: socket.socket, raw: io.RawIOBase, left_s: LeftS) -> None:
+        self._sock = sock
+        self._raw = raw
+        self._left_s = left_s
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        self._sock.settimeout(self._left_s())
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        self._raw.close()
+        super().close()
+
+
+class _Response(http.client.HTTPResponse):
+    def __init__(self, left_s: LeftS, sock: socket.socket, *args: Any, **options: Any) -> None:
+        super().__init__(sock, *args, **options)
+        self.fp = io.BufferedReader(_TimedReader(sock, self.fp.detach(), left_s))
+
+
+class _Connection(http.client.HTTPConnection):
+    def __init__(self, left_s: LeftS, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.response_class = partial(_Response, left_s)  # type: ignore[assignment]  # it is only called
+        self._create_connection = partial(_connect, left_s)
+
+
+class _SecureConnection(_Connection, http.client.HTTPSConnection):
+    """The same over TLS."""
+
+
+def _connect(left_s: LeftS, address: tuple[str, int], *_unused: Any) -> socket.socket:
+    """Return a connection to the first address of a name that takes one."""
+    error = OSError("the name has no address")
+    for family, kind, protocol, _, where in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
+        sock = socket.socket(family, kind, protocol)
+        try:
+            sock.settimeout(left_s())
+            sock.connect(where)
+            sock.settimeout(left_s())  # of the whole handshake of TLS
+        except OSError as refused:
+            sock.close()
+            error = refused
+        else:
+            return sock
+    raise error
+
+
+class PlainHandler(request.HTTPHandler):
+    """Opens http."""
+
+    def __init__(self, left_s: LeftS) -> None:
+        super().__init__()
+        self._left_s = left_s
+
+    def http_open(self, req: request.Request) -> http.client.HTTPResponse:
+        """Ask over a new connection."""
+        return self.do_open(partial(_Connection, self._left_s), req)
+
+
+class SecureHandler(request.HTTPSHandler):
+    """Opens https."""
+
+    def __init__(self, left_s: LeftS) -> None:
+        super().__init__()
+        self._left_s = left_s
+
+    def https_open(self, req: request.Request) -> http.client.HTTPResponse:
+        """Ask over a new connection."""
+        return self.do_open(partial(_SecureConnection, self._left_s), req)
