@@ -1,7 +1,7 @@
 """One entry of ``IMPORT`` or ``REMOTE_URL``: where it points, and the bytes that are there.
 
 Guarantees
-    A fetch ends: in time, which is one for all of it (http_deadline.py), in size, in redirects.
+    A fetch ends: in time, which is one for all of it (http_fetch.py), in size, in redirects.
     With ``sha256`` nothing else than that very text is used.
     Only files and http(s) are read; plain http only with ``sha256``, also where https redirects to it.
     Text from the network can name no file and no variable of this machine.
@@ -154,7 +154,7 @@ def _opener(left_s: Callable[[], float], *, is_pinned: bool) -> OpenerDirector:
     """Return an opener that speaks HTTP and nothing else, through redirects too; plain only for a pinned text."""
     from urllib import request  # noqa: PLC0415 - as below
 
-    from supervisor.importers.cloudforet.http_deadline import PlainHandler, SecureHandler  # noqa: PLC0415
+    from supervisor.importers.cloudforet.http_fetch import PlainHandler, SecureHandler  # noqa: PLC0415
 
     opener = request.OpenerDirector()
     kinds = [request.ProxyHandler, request.UnknownHandler, request.HTTPDefaultErrorHandler]

@@ -38,20 +38,20 @@ class _TimedReader(io.RawIOBase):
         super().close()
 
 
-class _Response(http.client.HTTPResponse):
+class _TimedResponse(http.client.HTTPResponse):
     def __init__(self, left_s: LeftS, sock: socket.socket, *args: Any, **options: Any) -> None:
         super().__init__(sock, *args, **options)
         self.fp = io.BufferedReader(_TimedReader(sock, self.fp.detach(), left_s))
 
 
-class _Connection(http.client.HTTPConnection):
+class _TimedConnection(http.client.HTTPConnection):
     def __init__(self, left_s: LeftS, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.response_class = partial(_Response, left_s)  # type: ignore[assignment]  # it is only called
+        self.response_class = partial(_TimedResponse, left_s)  # type: ignore[assignment]  # it is only called
         self._create_connection = partial(_connect, left_s)
 
 
-class _SecureConnection(_Connection, http.client.HTTPSConnection):
+class _TimedTlsConnection(_TimedConnection, http.client.HTTPSConnection):
     """The same over TLS."""
 
 
@@ -81,7 +81,7 @@ class PlainHandler(request.HTTPHandler):
 
     def http_open(self, req: request.Request) -> http.client.HTTPResponse:
         """Ask over a new connection."""
-        return self.do_open(partial(_Connection, self._left_s), req)
+        return self.do_open(partial(_TimedConnection, self._left_s), req)
 
 
 class SecureHandler(request.HTTPSHandler):
@@ -93,4 +93,4 @@ class SecureHandler(request.HTTPSHandler):
 
     def https_open(self, req: request.Request) -> http.client.HTTPResponse:
         """Ask over a new connection."""
-        return self.do_open(partial(_SecureConnection, self._left_s), req)
+        return self.do_open(partial(_TimedTlsConnection, self._left_s), req)
