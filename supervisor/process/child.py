@@ -24,6 +24,7 @@ from supervisor.core.errors import EXIT_CRASH_LOOP, EXIT_OK, TenureError
 from supervisor.core.supervision.slot import Group
 from supervisor.process.slots import ChildIdentity, Log, SlotSpec
 from supervisor.process.system import linux, signals, systemd
+from supervisor.telemetry.log_lines.log_sink import unblocked_copy
 from supervisor.telemetry.log_lines.render import print_traceback
 
 EXIT_INTERNAL = EXIT_CRASH_LOOP  # 70, EX_SOFTWARE of sysexits(3)
@@ -82,12 +83,13 @@ def _let_go_of_descriptors(*, keep: set[int]) -> None:
 def watch_faults() -> None:
     """Write the stacks of all threads on a fault, on SIGABRT (a hang) and on SIGUSR1 (a question).
 
-    Call it again when standard error has come to mean something else.
+    Of a pipe whose reader stands still they get what room there is: they are written under the lock of the interpreter,
+    and to wait would hold up every thread. Call it again when standard error has come to mean something else.
     """
     before = _faults.pop() if _faults else -1
     try:
         # A copy, so that a job that plays with standard error cannot silence it.
-        descriptor = os.dup(_STDERR)
+        descriptor = unblocked_copy(_STDERR)
     except OSError:
         return  # started without a standard error
     # The parent's own are still marked as installed, but their handlers are gone: enabling again would do nothing.

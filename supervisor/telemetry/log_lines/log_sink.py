@@ -115,18 +115,34 @@ def _poll(fd: int) -> select.poll:
     return poll
 
 
+def unblocked_copy(fd: int) -> int:
+    """Return a copy of ``fd``; of a pipe one that never waits for room, whoever else waits on it.
+
+    Raises:
+        OSError: it is closed.
+    """
+    with suppress(OSError):  # no /proc, or another user's: then as it is
+        if stat.S_ISFIFO(os.fstat(fd).st_mode):
+            return _opened_again(fd)
+    return os.dup(fd)
+
+
+def _opened_again(pipe_fd: int) -> int:
+    """Return another opening of a pipe: to switch this one would hit everybody who shares it, a shell included."""
+    return os.open(f"/proc/self/fd/{pipe_fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+
+
 def _unblocked(fd: int) -> tuple[int, socket.socket | None]:
     """Return a way to write to ``fd`` that never waits, though another process may wait on the same pipe.
 
-    That there was room a moment ago is no promise: somebody else may have filled it. The pipe is opened
-    once more rather than switched, because the switch would hit everybody who shares it, a shell included.
+    That there was room a moment ago is no promise: somebody else may have filled it.
     """
     try:
         mode = os.fstat(fd).st_mode
         if stat.S_ISSOCK(mode):  # the journal of systemd
             return fd, socket.socket(fileno=os.dup(fd))
         if stat.S_ISFIFO(mode):
-            return os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC), None
+            return _opened_again(fd), None
     except OSError:
         pass  # closed, no /proc, or another user's: then as it is
     return fd, None
