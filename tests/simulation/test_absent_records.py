@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.test_lost_marks import Cluster, cluster
+from tests.simulation.cluster import Cluster, cluster
 
 LEASE_S = 5.0
 ROUND_S = 0.5

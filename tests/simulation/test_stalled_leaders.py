@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from supervisor.testing.world import S
-from tests.simulation.test_lost_marks import cluster
+from tests.simulation.cluster import cluster
 
 STALLED_S = (0.4, 1.4, 2.3, 4.1, 4.9)
 TENTHS = (0, 3, 6, 9)
