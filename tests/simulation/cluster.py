@@ -20,6 +20,8 @@ TEMPLATE = Template(job="sim.job", kind=Kind.SYNC)
 EACH = ScheduleDef(id="each", template=TEMPLATE, every_ms=1000, overlap="allow", missed="all")
 LATEST = ScheduleDef(id="latest", template=TEMPLATE, every_ms=10_000, overlap="allow")
 RARE = ScheduleDef(id="rare", template=TEMPLATE, every_ms=60_000, overlap="allow")
+MOMENTS = ["", "leader_acquired", "call", "due_times_lost"]
+"""Of a second loss of all data: none, at a grant, half a millisecond later, once watermarks are back."""
 
 
 class Cluster:
@@ -69,9 +71,21 @@ class Cluster:
     def times(self, schedule: str) -> list[int]:
         return [d.nominal_ms for d in self.server.decisions if d.schedule == schedule]
 
-    def due(self, schedule: str) -> int:
-        """How many due times it had, of one each second, up to the last decision."""
-        return (max(self.times(schedule)) - min(self.times(schedule))) // 1000 + 1
+    def due(self, schedule: str, step_ms: int = 1000) -> int:
+        """How many due times it had, one each ``step_ms``, up to the last decision."""
+        return (max(self.times(schedule)) - min(self.times(schedule))) // step_ms + 1
+
+    def lose_again(self, moment: str) -> None:
+        """Let the server be emptied once more, at the next of ``MOMENTS``."""
+        tell, wait_ns = self.world.tell, S // 2000 if moment == "call" else 1
+
+        def told(who: str, event: str, **fields: object) -> None:
+            tell(who, event, **fields)
+            if event == ("leader_acquired" if moment == "call" else moment):
+                self.world.tell = tell  # type: ignore[method-assign]
+                self.world.after(wait_ns, self.server.empty)
+
+        self.world.tell = told  # type: ignore[method-assign]
 
     def run(self, schedule: str, nominal_ms: int | str) -> bytes:
         """The envelope of a run; empty: there is none."""

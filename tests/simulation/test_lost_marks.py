@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
 from itertools import product
 
 import pytest
 
+from supervisor.core.election.lease import DataLoss
 from supervisor.core.model import Kind, ScheduleDef, Template
+from supervisor.roles.agent.election.context import ElectionContext
+from supervisor.store.election.leases import Leases
 from supervisor.store.schedules.control import Control
 from supervisor.store.wire.fire import FireCode
 from supervisor.testing.replica import Replica
 from supervisor.testing.world import S
 from tests.kit.shares import share
-from tests.simulation.cluster import Cluster, cluster
+from tests.simulation.cluster import MOMENTS, Cluster, cluster
 
 
 @pytest.mark.parametrize("is_outage", [False, True], ids=["flushed", "restarted empty"])
@@ -57,9 +61,12 @@ def test_a_living_leader_is_waited_for_and_its_watermarks_go_back() -> None:
             assert it.times("each") == list(range(it.times("each")[0], it.times("each")[-1] + 1, 1000))
 
 
-@pytest.mark.parametrize("follower", ["lives", "dies with the data", "dies, and data are lost again unread"])
-def test_a_leader_that_stood_still_beyond_its_lease_runs_nothing_that_another_ran(follower: str) -> None:
-    """It saw nobody after itself and asks first after the loss; the one who led unseen comes first, if it lives."""
+@pytest.mark.parametrize(("follower", "again"), [("lives", ""), *product(["dies with the data"], MOMENTS)])
+def test_a_leader_that_stood_still_beyond_its_lease_runs_nothing_that_another_ran(follower: str, again: str) -> None:
+    """It saw nobody after itself and asks first after the loss; the one who led unseen comes first, if it lives.
+
+    The same where data are lost once more at its grant, while watermarks go back, or before they are read.
+    """
     with cluster(2) as it:
         first = it.leader
         it.pass_s(10)
@@ -70,10 +77,7 @@ def test_a_leader_that_stood_still_beyond_its_lease_runs_nothing_that_another_ra
         if follower != "lives":
             second.kill()
         it.server.empty()
-        if "again" in follower:
-            while not it.told("due_times_lost"):
-                it.pass_s(0.001)
-            it.server.empty()
+        it.lose_again(again)
         it.pass_s(30)
 
         assert it.leader is (second if follower == "lives" else first)
@@ -81,6 +85,32 @@ def test_a_leader_that_stood_still_beyond_its_lease_runs_nothing_that_another_ra
         lost = sum(int(str(fields["count"])) for fields in it.told("due_times_lost"))
         assert bool(lost) is (follower != "lives")
         assert it.due("each") <= it.decided("each") <= it.due("each") + lost, "each due time was fired or counted"
+
+
+@pytest.mark.parametrize("again", MOMENTS)
+@pytest.mark.parametrize("on_data_loss", DataLoss)
+def test_what_the_last_leader_may_have_run_is_counted_however_often_data_are_lost(
+    on_data_loss: DataLoss, again: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next one knows until when it saw the data, whatever it waits for before watermarks go back."""
+    context = partial(ElectionContext, on_data_loss=on_data_loss)
+    monkeypatch.setattr("supervisor.testing.replica.ElectionContext", context)
+    with cluster(2) as it:
+        it.pass_s(20)
+        last = it.resign()
+        it.pass_s(10.3)
+        last.kill()
+        it.server.empty()
+        it.lose_again(again)
+        it.pass_s(10)
+        it.server.execute(Leases(it.server.keys).clear_hold(by="test"))
+        it.pass_s(20)
+
+        assert it.repeated() == {}
+        for schedule, step_ms in (("each", 1000), ("latest", 10_000)):
+            assert it.due(schedule, step_ms) <= it.decided(schedule), "each due time was fired or counted"
+        missed = sum(d.missed for d in it.server.decisions if d.schedule == "each")
+        assert 0 < missed <= 7, "what may have run since the last sight of the data: a lease at most, once"
 
 
 @pytest.mark.parametrize("outage_s", [2, 20, 300])

@@ -20,7 +20,7 @@ from supervisor.core.election.lease import NO_TERM, Term
 from supervisor.core.supervision.states import RunState, SlotState, Verb
 
 MAGIC = 0x54454E5552450001  # "TENURE", layout 1
-HEADER_WORDS = 78
+HEADER_WORDS = 79
 ROW_WORDS = 43
 INFLIGHT_WORDS = 3
 _KEPT_WORDS = 38  # what stands from here on outlives a fork
@@ -28,8 +28,8 @@ EVERY_SLOT = (1 << 32) - 1  # in place of a slot, in a request: all workers
 _SEQLOCK_TRIES = 1000
 _WORD_MAX = (1 << 64) - 1
 _STATES = {state.value: state for state in RunState}
-_ENDPOINT_WORDS = slice(40, HEADER_WORDS)
-ENDPOINT_BYTES_MAX = 8 * (HEADER_WORDS - 40)  # room for the longest name that DNS allows and a port: 253 + 6
+_ENDPOINT_WORDS = slice(41, HEADER_WORDS)
+ENDPOINT_BYTES_MAX = 8 * (HEADER_WORDS - 41)  # room for the longest name that DNS allows and a port: 253 + 6
 
 
 class _Word:
@@ -138,6 +138,7 @@ class Header(_Block):
     reloaded_ms = _Word(12)  # parent: wall clock when it ended; 0: there was none
     worker_epoch = _Word(13)  # parent: the configuration of workers that are started now, perhaps on trial
     vain_epoch = _Word(14)  # scheduler: the term under which Redis refuses what it asks: another replica is to lead
+    restored_epoch = _Word(38)  # scheduler: the latest ``data_loss_epoch`` after which watermarks are back in Redis
     # what the agent alone writes: of other terms and of lost data, then the term
     foreign_epoch = _Word(15)  # the latest term of another replica that this one saw
     answered_ms = _Word(37)  # Redis' time of the last answer about the lease
@@ -164,8 +165,8 @@ class Header(_Block):
     endpoint_sequence = _Word(32)  # odd while the words after it change
     endpoint_bytes = _Word(33)
     # of each record with its sequence: some processors show stores of others in another order than they were made
-    term_check = _Word(38)
-    endpoint_check = _Word(39)  # then the address, eight bytes to a word
+    term_check = _Word(39)
+    endpoint_check = _Word(40)  # then the address, eight bytes to a word
 
     @property
     def clock_skew_ms(self) -> int:
@@ -289,8 +290,7 @@ class Board:
         """Write the term. Only the agent, from one thread."""
         header = self.header
         header.term_sequence = (header.term_sequence | 1) + (header.term_sequence & 1) * 2
-        nonce = int(term.nonce, 16)
-        high, low = nonce >> 64, nonce & _WORD_MAX
+        high, low = divmod(int(term.nonce, 16), 1 << 64)
         header.epoch = term.epoch
         header.nonce_high, header.nonce_low = high, low
         header.trusted_until_ns = term.trusted_until_ns

@@ -240,7 +240,6 @@ class Watermarks:
         self._former: dict[str, int] = {}  # of terms before others led: none goes back behind them either
         self._epoch = 0  # of the term that the marks are of
         self._is_sole = False  # nobody else led since the term before this one
-        self._restored = 0
         self.doubtful_until_ms = 0
         """Wall clock: what was due until then may have been fired before Redis went back, as answers showed."""
 
@@ -298,8 +297,9 @@ class Watermarks:
         Whoever leads may have died in the middle of it, before it declared a schedule. So each leader that knows of
         the loss does it, until one has declared: then Redis reports that it is over.
         """
-        loss = self._client.board.header.data_loss_epoch
-        if not 0 < loss <= term.epoch or self._restored == loss:
+        header = self._client.board.header
+        loss = header.data_loss_epoch
+        if not 0 < loss <= term.epoch or header.restored_epoch == loss:
             return
         known, seeded, lost = len(self._marks), 0, 0
         for start in range(0, len(definitions), PAGE):
@@ -312,13 +312,13 @@ class Watermarks:
                 if done.is_over:
                     break
                 seeded, lost = seeded + done.written, lost + done.lost
-                self._marks |= {name: mark_ms for name, mark_ms, _ in page if name in self._marks}
+                is_known = done.written == len(page)  # else Redis has marks of its own, which the plan tells
+                self._marks |= {name: mark_ms for name, mark_ms, _ in page if is_known or name in self._marks}
             except StoreRefusedError as error:
                 self._client.report("reading_refused", what="watermarks", error=str(error))
-        self._restored = loss
+        header.restored_epoch = loss
         self._client.report("watermarks_seeded", seeded=seeded, known=known)
         if lost:
-            header = self._client.board.header
             self._client.report("due_times_lost", count=lost, after_ms=header.sighted_ms, until_ms=header.lost_until_ms)
 
     def _seed(self, definition: ScheduleDef) -> Seed | None:

@@ -126,15 +126,25 @@ class ElectionMemory:
                 # Whatever Redis lost was granted or renewed before this answer, perhaps a moment before. No later term
                 # shortens that, nor does its end: its holder may not have known, or may have waited in vain.
                 self.disputed_until_ns = self._at.now() + max(before.believed_ns, self._at.timing.duration_ns)
-            if header.data_loss_epoch != 1:  # else no term followed the loss before, which a predecessor may have found
-                header.sighted_ms, header.held_until_ms = sighted_ms, held_until_ms
-            header.lost_until_ms = silent_ms
+            self._bound(sighted_ms, held_until_ms, silent_ms)
             self._lost(loss, view)
         elif (
             self.loss is Loss.DATA
             and silent_ms - answered_ms > self._at.timing.duration_ms + self._at.timing.renewal_ms
         ):
             header.lost_until_ms = silent_ms  # another may have led unseen for so long, and its data be lost too
+
+    def _bound(self, sighted_ms: int, held_until_ms: int, silent_ms: int) -> None:
+        """Note what is known of data that are lost, in Redis' time; of several losses in a row, that of the first.
+
+        They are in a row until the scheduler has written watermarks back, or another replica leads and does. Whatever
+        was decided since the first was decided by the holder of the lease.
+        """
+        header = self._at.board.header
+        if header.data_loss_epoch == header.restored_epoch or 1 < header.data_loss_epoch <= header.foreign_epoch:
+            header.sighted_ms, header.held_until_ms, header.lost_until_ms = sighted_ms, held_until_ms, silent_ms
+        elif silent_ms > held_until_ms:
+            header.lost_until_ms = silent_ms
 
     def told_ms(self, remaining_ms: int) -> int:
         """Return how long a term lasts yet by Redis' clock; 0: it was set ahead since the term was renewed, perhaps."""
