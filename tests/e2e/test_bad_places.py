@@ -19,6 +19,7 @@ import pytest
 from tests.e2e.servers import Server
 from tests.e2e.trees import COMMAND, ROOT, Tree, tenure
 from tests.kit.launcher import Process, launch
+from tests.kit.shares import share
 from tests.kit.waiting import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
@@ -81,7 +82,9 @@ def run_into(short_directory: Path) -> Iterator[Callable[..., Process]]:
         process.wait()
 
 
-@pytest.mark.parametrize("how", ["a pipe that nobody reads", "such a pipe as log.file", "a pipe whose reader is gone"])
+@pytest.mark.parametrize(
+    "how", share(["a pipe that nobody reads", "such a pipe as log.file", "a pipe whose reader is gone"], 3)
+)
 def test_a_log_that_nobody_takes_holds_up_nothing(run_into: Callable[..., Process], how: str) -> None:
     """Start, replacement and stop go on; a line waits a second for room, once, and then lines are dropped."""
     reader, writer = os.pipe()
@@ -105,6 +108,7 @@ def test_a_log_that_nobody_takes_holds_up_nothing(run_into: Callable[..., Proces
         os.close(reader)
 
 
+@pytest.mark.long
 def test_a_disk_without_room_is_named_by_who_needs_it(short_directory: Path) -> None:
     """Exit 73: the server that holds the data would only die, without a word of why."""
     done = subprocess.run(

@@ -192,6 +192,7 @@ def test_messages_of_running_schedulers_are_taken_in(site: Site) -> None:
     assert CANARY not in shown
 
 
+@pytest.mark.long
 def test_tasks_are_given_to_workers_that_still_run_elsewhere(site: Site) -> None:
     """Planned here, pushed to their list as plain messages, with the token that they need."""
     tree = site.tree(bridge="emit")
@@ -222,6 +223,7 @@ GLOBAL:
 """
 
 
+@pytest.mark.long
 def test_a_service_runs_with_its_own_configuration_file(site: Site) -> None:
     """Its file unchanged, its imports changed: `tenure run --compat cloudforet`, and the tasks are done."""
     domains = json.dumps(DOMAINS)

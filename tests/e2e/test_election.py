@@ -73,6 +73,7 @@ def test_a_leader_whose_wall_clock_steps_an_hour_ahead_fires_on_by_the_time_of_r
     assert cluster.view().transitions - before.transitions <= 1, "one hand-over, to one whose clock is right, is enough"
 
 
+@pytest.mark.long
 def test_a_leader_whose_wall_clock_steps_an_hour_back_loses_and_doubles_nothing(cluster: Cluster) -> None:
     """It would fire nothing for an hour, so it gives way to one that has the time, and says so."""
     leader, _ = cluster.roles()
@@ -144,6 +145,7 @@ def test_a_scheduler_that_keeps_dying_hands_over_and_its_workers_go_on(pair: Clu
     assert "lost" not in " ".join(each.reason for each in pair.events())
 
 
+@pytest.mark.long
 def test_a_dead_agent_costs_no_term(cluster: Cluster) -> None:
     """Its replacement resumes the term from the scoreboard, by renewing it."""
     leader, _ = cluster.roles()

@@ -56,6 +56,7 @@ def test_a_scheduler_that_dies_once_is_followed_by_one_with_a_later_term(make_cl
     assert (after.holder, after.transitions) == (before.holder, before.transitions)
 
 
+@pytest.mark.long
 def test_a_replica_whose_scheduler_keeps_dying_says_so_and_works_on(make_cluster: Callable[..., Cluster]) -> None:
     """Three deaths within a minute: another leads, /readyz says why, and the run in its worker is not disturbed."""
     cluster = make_cluster()
@@ -78,6 +79,7 @@ def test_a_replica_whose_scheduler_keeps_dying_says_so_and_works_on(make_cluster
     cluster.prove()
 
 
+@pytest.mark.long
 def test_after_a_loss_of_data_nothing_fires_until_a_person_says_so(
     make_cluster: Callable[..., Cluster], server: Server
 ) -> None:

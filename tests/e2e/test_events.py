@@ -91,6 +91,7 @@ def test_the_four_states_of_a_run_are_told_in_their_order(
     assert "hunter2" not in json.dumps(failed)
 
 
+@pytest.mark.long
 def test_a_hand_over_and_a_death_are_followed_from_anywhere(
     start: Callable[..., Tree], short_directory: Path, store: Store, configure: Callable[..., None]
 ) -> None:

@@ -12,7 +12,8 @@ from tests.e2e.chaos_fan_out import FanOut
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 
-@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [1, 2])
 def test_a_tree_of_runs_with_workers_killed_at_random_has_exact_counters(
     short_directory: Path, redis_url: str, store: Store, seed: int
 ) -> None:

@@ -28,6 +28,7 @@ def tree(project: Path) -> Iterator[Tree]:
     tree.close()
 
 
+@pytest.mark.long
 def test_a_new_project_runs_its_jobs(tree: Tree) -> None:
     """The coroutine, the planner, and the children that it plans; then a clean stop."""
     tree.wait_for("schedule_planned", schedule="sync-tenants")

@@ -82,6 +82,7 @@ def test_killing_the_parent_leaves_nothing(start: Callable[..., Tree], short_dir
     assert not alive
 
 
+@pytest.mark.long
 def test_data_survives_the_death_of_the_whole_tree(start: Callable[..., Tree], short_directory: Path) -> None:
     """The embedded server syncs each write: schedules continue from their watermarks, epochs grow."""
     tree = demo(start, short_directory, *OFTEN)

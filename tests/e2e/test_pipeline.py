@@ -50,6 +50,7 @@ CONFIG: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_user_sees_which_hook_refused_what_and_a_reload_lets_it_through(
     short_directory: Path, start: Callable[..., Tree]
 ) -> None:

@@ -82,6 +82,7 @@ class TreeWithPlugins:
         return {row["run"]: row["outcome"] for row in self.ask("runs", "list")}
 
 
+@pytest.mark.long
 def test_a_broken_plugin_stands_still_with_its_reason_and_goes_on_when_it_is_repaired(
     short_directory: Path, start: Callable[..., Tree]
 ) -> None:
@@ -120,6 +121,7 @@ def test_a_broken_plugin_stands_still_with_its_reason_and_goes_on_when_it_is_rep
     assert world.plugin("broken")["state"] == "ACTIVE"
 
 
+@pytest.mark.long
 def test_a_plugin_is_upgraded_by_a_reload_and_no_run_is_lost(short_directory: Path, start: Callable[..., Tree]) -> None:
     """What the old version has begun it ends; what comes later is the new one's."""
     for version in ("v1", "v2"):

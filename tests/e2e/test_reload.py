@@ -139,6 +139,7 @@ def test_a_running_tree_follows_its_file_or_refuses_it(world: ReloadedTree) -> N
     assert (code, "no tree runs on data_dir" in said) == (1, True)
 
 
+@pytest.mark.long
 def test_sources_follow_a_reload(world: ReloadedTree) -> None:
     """/configz?sources names the line of each setting in effect, also of one that a reload brought."""
 
@@ -155,6 +156,7 @@ def test_sources_follow_a_reload(world: ReloadedTree) -> None:
     assert level() == f"tenure.yaml:{line}"
 
 
+@pytest.mark.long
 def test_the_rules_of_the_log_follow_a_reload(world: ReloadedTree) -> None:
     """Workers mask what a job logs under the names that are set, and no process writes what is excluded."""
 
@@ -175,6 +177,7 @@ def test_the_rules_of_the_log_follow_a_reload(world: ReloadedTree) -> None:
     assert len(world.tree.events("request_accepted")) == accepted
 
 
+@pytest.mark.long
 def test_workers_are_listed_quieted_and_replaced_by_name(world: ReloadedTree) -> None:
     """Each command says what became of it; the log file is opened anew after a rotation, and has the stacks."""
     assert set(world.workers()) == {"worker-io-0", "worker-cpu-0"}

@@ -26,9 +26,8 @@ def pair(start: Callable[..., Tree], short_directory: Path, redis_url: str, stor
     return Pair(start, short_directory, redis_url, store)
 
 
-@pytest.mark.parametrize(
-    "slot", ["scheduler", *(pytest.param(each, marks=pytest.mark.long) for each in ("agent", "worker-io-0", "web"))]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("slot", ["scheduler", "agent", "worker-io-0", "web"])
 def test_a_killed_child_of_the_leader_is_replaced_and_nothing_is_lost(pair: Pair, slot: str) -> None:
     """Each role has a way to die; none of them may cost a fire or a run."""
     leader, _ = pair.roles()
@@ -52,6 +51,7 @@ def test_a_killed_leader_is_succeeded_and_nothing_outlives_it(pair: Pair) -> Non
     pair.prove()
 
 
+@pytest.mark.long
 def test_a_run_whose_worker_is_killed_runs_again(pair: Pair) -> None:
     """The run goes back as soon as the worker is reaped, and completes once on record."""
     path = pair.enqueue_slow(3.0)
@@ -74,6 +74,7 @@ def test_a_run_whose_worker_is_killed_runs_again(pair: Pair) -> None:
     pair.prove()
 
 
+@pytest.mark.long
 def test_a_drained_leader_hands_over_and_finishes_its_run(pair: Pair) -> None:
     """SIGTERM during a 5 s run: the other leads at once, the run finishes, exit 0."""
     path = pair.enqueue_slow(5.0)
@@ -106,6 +107,7 @@ def test_a_drain_without_its_agent_keeps_its_runs(pair: Pair) -> None:
     pair.prove()
 
 
+@pytest.mark.long
 def test_a_second_sigterm_ends_everything_at_once(pair: Pair) -> None:
     """The operator means it: exit 1, nobody left, and the interrupted run goes to another worker."""
     path = pair.enqueue_slow(5.0)
@@ -156,6 +158,7 @@ def test_an_outage_of_redis_loses_no_fire_and_restarts_nobody(pair: Pair, server
         assert {each["generation"] for each in tree.events("child_started")} == {1}
 
 
+@pytest.mark.long
 def test_a_paused_leader_cannot_fire_after_another_was_elected(pair: Pair) -> None:
     """Every process of it stands still for longer than its lease, wakes up, and writes what it still believes."""
     leader, standby = pair.roles()

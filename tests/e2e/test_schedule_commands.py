@@ -29,7 +29,8 @@ schedules:
 DYNAMIC = 'tick: {job: shell.command, every: 1s, overlap: allow, args: {command: ["echo", "at {{ nominal_ms }}"]}}\n'
 
 
-@pytest.mark.parametrize("due_times", [20, pytest.param(60, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("due_times", [20, 60])
 def test_an_control_schedules_while_the_tree_runs(
     start: Callable[..., Tree], short_directory: Path, redis_url: str, store: Store, due_times: int
 ) -> None:

@@ -70,6 +70,7 @@ def wait_for_run(server: RunningServer, job: str, *, after: str = "") -> str:
     return found
 
 
+@pytest.mark.usefixtures("_started")
 def test_a_server_is_ready_inside_of_the_block_and_gone_after_it() -> None:
     """The embedded server, a free port, clients of every kind, and nothing left behind."""
     with start_server(JOBS) as server:
@@ -99,6 +100,7 @@ def test_two_servers_share_a_given_redis(server: Server) -> None:
         assert len(json.loads(status.stdout)["replicas"]) == 2
 
 
+@pytest.mark.usefixtures("_started")
 def test_a_server_that_cannot_start_says_why() -> None:
     """The problem of the configuration is in the failure, not in a file that is gone."""
     with (
@@ -141,6 +143,7 @@ def test_a_program_that_embeds_the_command_brings_what_it_has_through_a_reload()
         assert stray.stderr.startswith("Usage: embedding_service.py run [OPTIONS]")
 
 
+@pytest.mark.usefixtures("_started")
 @pytest.mark.parametrize(
     ("signals", "code"),
     [

@@ -18,6 +18,7 @@ from supervisor.store.keys import Keys
 from tests.e2e.history import History
 from tests.e2e.pairs import Pair
 from tests.e2e.trees import Tree, tenure
+from tests.kit.shares import share
 from tests.kit.topologies import Cluster, Sentinels
 from tests.kit.waiting import wait_until
 
@@ -80,6 +81,7 @@ def told(pair: Pair) -> list[str]:
     return [str(event["run"]) for tree in pair.trees for event in tree.events("schedule_fired")]
 
 
+@pytest.mark.long
 def test_a_killed_master_costs_no_run_that_a_replica_had(
     start: Callable[..., Tree], short_directory: Path, sentinels: Sentinels
 ) -> None:
@@ -146,7 +148,7 @@ def test_a_moved_slot_is_followed(start: Callable[..., Tree], short_directory: P
     pair.store.close()
 
 
-@pytest.mark.parametrize("topology", ["sentinel", "cluster"])
+@pytest.mark.parametrize("topology", share(["sentinel", "cluster"], 2))
 def test_servers_that_do_not_answer_are_waited_for(
     start: Callable[..., Tree], short_directory: Path, topology: str
 ) -> None:

@@ -277,6 +277,7 @@ def test_a_deploy_interrupts_a_long_run_and_charges_nothing(site: Site) -> None:
     assert site.is_sound()
 
 
+@pytest.mark.long
 def test_a_run_that_hears_nothing_is_killed_at_its_hard_timeout(site: Site) -> None:
     """It spins and swallows every exception: the process goes, the record says why, and the next run is served."""
     tree = site.tree("one")

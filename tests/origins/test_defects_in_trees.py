@@ -74,6 +74,7 @@ def ended(store: Store) -> Counter[str]:
     return Counter(each.run_id for each in store.run(queues.recent("default", 1000)) if each.outcome == "ok")
 
 
+@pytest.mark.long
 def test_two_replicas_fire_each_second_once(replica: Callable[..., Tree], store: Store) -> None:
     """X2: two schedulers of Cloudforet made 14 tasks of 7 seconds; here each due time is one run, on record once."""
     for tree in [replica("one"), replica("two")]:
@@ -86,6 +87,7 @@ def test_two_replicas_fire_each_second_once(replica: Callable[..., Tree], store:
     assert nominal_ms == list(range(nominal_ms[0], nominal_ms[-1] + 1, 500))
 
 
+@pytest.mark.long
 def test_a_redis_that_is_down_at_the_start_is_found_when_it_comes(
     replica: Callable[..., Tree], server: Server, store: Store
 ) -> None:
@@ -141,6 +143,7 @@ def test_a_replica_that_does_not_take_part_in_the_election_ends_clean(replica: C
     assert psutil.wait_procs(family, timeout=10)[1] == []
 
 
+@pytest.mark.long
 def test_a_sigterm_takes_every_child_along(replica: Callable[..., Tree]) -> None:
     """X4: there the children went on firing beside the restarted copy; here none is alive when the parent has left."""
     tree = replica("one")
