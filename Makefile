@@ -85,7 +85,7 @@ sim: $(VENV)/.dev  ## Simulate elections and fires: make sim SEEDS=10000
 
 sim-mutants: $(VENV)/.dev  ## Break scripts and state machine one at a time; each break must be caught
 	$(BIN)/python -m tests.simulation --mutants
-	$(PYTEST) -q tests/integration/store/queues/test_store_mutants.py
+	$(PYTEST) -q -m "" tests/integration/store/queues/test_store_mutants.py
 
 test-mutants: $(VENV)/.dev  ## Change one token of core/, store/ or roles/ at a time, drawn by a seed; the nearest tests must see it: COUNT=30
 	$(BIN)/python -m tests.mutation_sample $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed $(SEED))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Generator, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,6 +17,7 @@ from tests.kit.dealing import Dealing, name_groups
 from tests.kit.isolation import FAILED, isolated
 from tests.kit.launcher import launching
 from tests.kit.mailboxes import mailbox
+from tests.kit.shares import deal
 
 __all__ = ["isolated", "mailbox"]
 
@@ -42,6 +44,15 @@ def pytest_runtest_makereport(
         report.longrepr = f"a secret is shown by {item.nodeid} ({call.when}) in: {', '.join(leaking)}"
     item.stash[FAILED] = item.stash.get(FAILED, False) or report.failed
     return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_pycollect_makeitem() -> Generator[None, Any, Any]:
+    """Deal the cases of a test that asks for it, whatever its parameters come from."""
+    made = yield
+    if isinstance(made, list) and made and (mark := made[0].get_closest_marker("share")) is not None:
+        deal(made, *mark.args)
+    return made
 
 
 @pytest.hookimpl(wrapper=True)

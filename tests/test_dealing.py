@@ -1,4 +1,4 @@
-"""The tests of a group run in one worker of pytest."""
+"""The tests of a group run in one worker of pytest, and a share of the cases of a test in every run."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.kit.dealing import Dealing, name_groups
+from tests.kit.shares import deal
 
 
 @pytest.mark.xdist_group("alone")
@@ -18,3 +19,30 @@ def test_the_scheduler_knows_the_group_of_a_test(request: pytest.FixtureRequest)
 
     scheduler: Any = object.__new__(Dealing)
     assert scheduler._split_scope(item.nodeid) == "alone"
+
+
+class Case:
+    """A case of a test, as far as dealing goes."""
+
+    def __init__(self, number: int, *marks: str) -> None:
+        self.nodeid = f"tests/test_some.py::test_some[{number}]"
+        self.marks = list(marks)
+
+    def get_closest_marker(self, name: str) -> str | None:
+        return name if name in self.marks else None
+
+    def add_marker(self, mark: pytest.MarkDecorator) -> None:
+        self.marks.append(mark.name)
+
+
+@pytest.mark.parametrize(("count", "step", "left"), [(7, 3, {2, 3}), (2, 3, {1}), (1, 2, {1}), (0, 2, {0})])
+def test_every_case_is_dealt_and_each_test_keeps_one(count: int, step: int, left: set[int]) -> None:
+    """Those that are long already are not counted."""
+    cases: list[Any] = [
+        Case(2 * number + is_long, *["long"] * is_long) for number in range(count) for is_long in (0, 1)
+    ]
+
+    deal(cases, step)
+
+    assert sum(case.marks == [] for case in cases) in left
+    assert all(case.marks in ([], ["long"]) for case in cases)

@@ -186,6 +186,7 @@ def test_a_file_without_a_name_is_refused_and_starts_nothing(tenure: Tenure, tmp
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("words", [("version",), ("config", "flags"), ("config", "default")])
 def test_output_that_cannot_be_written_is_one_clear_line(words: tuple[str, ...]) -> None:
     """A full disk is no defect of the command: no traceback, and an exit code that a script sees."""

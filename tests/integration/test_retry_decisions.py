@@ -105,6 +105,7 @@ def expected(plan: list[str]) -> tuple[list[int], Outcome]:
     raise AssertionError("a plan has an end")
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("name", ["rules.plain", "rules.waits"])
 def test_attempts_and_deaths_are_counted_exactly(cluster: Cluster, name: str) -> None:
     """A law: only failures are charged, each once; asking again charges nothing, and what a job sees always grows."""

@@ -51,6 +51,7 @@ def told(definition: ScheduleDef, now: datetime) -> list[datetime]:
     return [datetime.fromtimestamp(each.nominal_ms / 1000, UTC) for each in due]
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(
     ("zone", "start"),
     [

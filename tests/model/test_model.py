@@ -26,6 +26,7 @@ def test_no_history_within_the_bounds_breaks_a_rule(bounds: Bounds, states_min: 
     assert explored.states > states_min, "a step was lost from the model, and the proof with it"
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("mutation", sorted(MUTATIONS))
 def test_the_exploration_finds(mutation: str) -> None:
     """A protocol with one protection removed has a path that shows it; a model that finds none proves nothing."""

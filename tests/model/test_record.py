@@ -108,6 +108,7 @@ def _draw(rng: Random, record: Record, epochs: int) -> Request:
     return Renew(replica, 0, epoch, nonce) if kind is Renew else Release(replica, 0, epoch, nonce)
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("seed", range(20))
 def test_the_models_lease_is_the_scripts(seed: int) -> None:
     """What is proved of the model is proved of the Lua only as far as they agree."""

@@ -19,6 +19,7 @@ def leads_after_s(it: Cluster, limit_s: float) -> float:
     raise AssertionError(f"nobody leads after {limit_s} s")
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("dead_for_s", [0.0, 0.3, 3.0])
 def test_without_leader_and_data_a_standby_leads_within_two_leases(dead_for_s: float) -> None:
     """One lease until a standby asks and is refused, one that the lost term may be believed in."""

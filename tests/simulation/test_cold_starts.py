@@ -20,6 +20,7 @@ def leads_after_s(cluster: Cluster, limit_s: float) -> float:
     raise AssertionError(f"nobody leads after {limit_s} s\n{cluster.history()}")
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("phase_s", [tenth / 10 for tenth in range(10)])
 def test_a_step_of_redis_clock_gives_a_newcomer_nobodys_lease(phase_s: float) -> None:
     """By that clock the record is an hour over; its holder renews within a second, and the newcomer looks twice."""

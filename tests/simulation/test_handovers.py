@@ -94,6 +94,7 @@ def make_fleet() -> Iterator[Make]:
         yield make
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("order", ORDERS, ids=str)
 @pytest.mark.parametrize("pause_s", share([0.3, 2, 8], 3))
 def test_a_rolling_restart_changes_the_leader_at_most_twice(

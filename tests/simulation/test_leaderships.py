@@ -161,6 +161,7 @@ def test_a_paused_leader_is_none_by_its_own_clock_before_another_one_leads() -> 
         assert not leader.is_leader
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize("is_newcomer", [False, True], ids=["Redis loses its data", "Redis' clock steps"])
 def test_a_short_lease_takes_nothing_from_a_long_one(seed: int, *, is_newcomer: bool) -> None:

@@ -185,6 +185,7 @@ def test_a_third_death_of_the_scheduler_within_a_minute_lets_another_lead(quiet:
     assert [t.fields["reason"] for t in quiet.world.history if t.event == "leader_released"] == ["scheduler_crashes"]
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_a_rolling_restart_makes_two_transitions_at_most(seed: int) -> None:
     """Whoever comes up takes part, and the one that leads first among the new ones stays."""

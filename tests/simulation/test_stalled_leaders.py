@@ -13,6 +13,7 @@ STALLED_S = (0.4, 1.4, 2.3, 4.1, 4.9)
 TENTHS = (0, 3, 6, 9)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(
     ("stalled_s", "moments"),
     [

@@ -96,6 +96,7 @@ class Life:
 TURN: dict[str, Any] = {"session": "w", "kind": Kind.SYNC, "queues": ["held"], "want_suspect": False}
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("replicas", "step_s", "moments_s"), [*SHARED, *ALL])
 def test_a_step_of_the_leaders_clock_at_any_moment_changes_nothing_but_lateness(
     replicas: int, step_s: float, moments_s: Sequence[float]

@@ -51,6 +51,7 @@ def at_positions(which: int) -> list[Any]:
     return dealt + [pytest.param(each, 0, 1, id=f"{each.name.lower()}, all", marks=pytest.mark.long) for each in FAULTS]
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(("fault", "first", "step"), at_positions(0))
 def test_one_fault_at_any_position_loses_and_doubles_nothing(fault: Fault, first: int, step: int) -> None:
     """Session, fetch, acknowledgement, end: whichever call it strikes."""
@@ -60,6 +61,7 @@ def test_one_fault_at_any_position_loses_and_doubles_nothing(fault: Fault, first
         assert world.lost or fault not in DEADLY
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(("second", "first", "step"), at_positions(1))
 def test_a_fault_right_after_a_lost_reply_loses_and_doubles_nothing(second: Fault, first: int, step: int) -> None:
     """The repeated turn is where a protocol that counts on its answer breaks."""
@@ -69,6 +71,7 @@ def test_a_fault_right_after_a_lost_reply_loses_and_doubles_nothing(second: Faul
         simulate(lambda position, plan=plan: plan.get(position, Fault.NONE))
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_random_faults_of_every_kind_lose_and_double_nothing(seed: int) -> None:
     """Three workers, many runs, and a third of all calls goes wrong for a while."""

@@ -99,6 +99,7 @@ def cluster() -> Iterator[Cluster]:
         yield cluster
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(("field", "values"), odd_values(FIELDS))
 def test_no_field_of_the_lease_ends_a_process_or_the_fires(
     cluster: Cluster, field: str, values: Sequence[bytes]
@@ -132,6 +133,7 @@ def test_a_standby_named_as_the_holder_takes_no_term_of_another(cluster: Cluster
     )
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(("field", "values"), odd_values(["epoch", "nonce", "holder", "seq", "until", "duration"]))
 def test_what_a_dead_leader_left_unreadable_ends_by_silence(
     cluster: Cluster, field: str, values: Sequence[bytes]
@@ -160,6 +162,7 @@ def test_no_candidate_ends_a_process_or_takes_part(cluster: Cluster) -> None:
     cluster.check("candidates")
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("name", ["fence", "genesis"])
 def test_neither_the_fence_nor_the_genesis_ends_a_process(cluster: Cluster, name: str) -> None:
     """An unreadable fence counts as none, since the record and every replica remember epochs too."""

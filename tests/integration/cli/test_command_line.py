@@ -92,6 +92,7 @@ CASES = {
 }
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("case", CASES)
 def test_a_flag_that_was_given_wins_and_a_default_never_does(tmp_path: Path, case: str) -> None:
     """What counts is whether somebody wrote it, not what it says."""

@@ -49,6 +49,7 @@ def test_the_tests_of_a_new_project_pass_at_once(tmp_path: Path, template: str) 
     assert " passed" in tested.stdout
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("template", ["app", "plugin"])
 def test_a_new_project_is_tidy(tmp_path: Path, template: str) -> None:
     """It is read as an example, so it keeps to the rules that this project keeps to."""

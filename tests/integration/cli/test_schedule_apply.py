@@ -274,6 +274,7 @@ def test_a_word_that_is_no_text_is_a_usage_error(applied: ClusterWithJobs, words
     assert refused.err == "tenure: '\\udcff' is no text in UTF-8, and only names of files may be that\n"
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("command", ["apply", "preview"])
 @pytest.mark.parametrize("name", ["/dev/zero", "x" * 300])
 def test_what_is_no_file_of_schedules_is_a_problem(desk: ClusterWithJobs, command: str, name: str) -> None:

@@ -69,6 +69,7 @@ def test_every_pod_may_drain_and_says_how_it_is(values: dict[str, Any]) -> None:
         assert each["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("values", NATIVE.values(), ids=NATIVE)
 def test_the_configuration_of_every_pod_loads(values: dict[str, Any], tmp_path: Path) -> None:
     """Files of the ConfigMap, variables of the pod: what the first pod would refuse helps nobody."""

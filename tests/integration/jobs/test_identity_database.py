@@ -112,6 +112,7 @@ for number in range(4):
 """
 
 
+@pytest.mark.share(2)
 def test_many_processes_may_open_a_new_database_at_once(database: str, tmp_path: Path) -> None:
     """All replicas start together. SQLite's switch to WAL heeds no timeout, so there it is tried on several files."""
     assert run_together(OPEN, tmp_path, [[database.replace("identity.db", "NUMBER.db")]] * 3) == []

@@ -101,6 +101,7 @@ async def test_state_and_latency_of_every_endpoint_are_stored(
     assert "/elsewhere" not in site.asked
 
 
+@pytest.mark.share(2)
 async def test_failures_are_counted_until_it_recovers(ctx: Context, database: str, engine: Engine, site: Site) -> None:
     """An operator wants to know for how long, and the run says what changed."""
     register(engine, f"{site.base}/500")
@@ -124,6 +125,7 @@ async def test_failures_are_counted_until_it_recovers(ctx: Context, database: st
     ]
 
 
+@pytest.mark.share(2)
 async def test_a_hanging_endpoint_costs_its_timeout_and_nothing_else(
     ctx: Context, database: str, engine: Engine, site: Site
 ) -> None:
@@ -137,6 +139,7 @@ async def test_a_hanging_endpoint_costs_its_timeout_and_nothing_else(
     assert [row[0] for row in stored(engine, "state")] == ["FAILING", "FAILING", "FAILING", "OK"]
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("concurrency", [1, 4])
 async def test_no_more_than_the_limit_are_asked_at_once(
     ctx: Context, database: str, engine: Engine, site: Site, concurrency: int
@@ -162,6 +165,7 @@ async def test_endpoints_of_disabled_domains_are_left_alone(
     assert stored(engine, "state") == [("UNKNOWN",)]
 
 
+@pytest.mark.share(2)
 async def test_those_verified_longest_ago_come_first(ctx: Context, database: str, engine: Engine, site: Site) -> None:
     """More endpoints than one run may check: the runs take turns, and none is starved."""
     register(engine, *(f"{site.base}/200/{number}" for number in range(6)))
@@ -172,6 +176,7 @@ async def test_those_verified_longest_ago_come_first(ctx: Context, database: str
     assert all(checked is not None for (checked,) in stored(engine, "last_checked"))
 
 
+@pytest.mark.share(2)
 async def test_more_endpoints_than_are_stored_at_a_time(
     ctx: Context, database: str, engine: Engine, site: Site
 ) -> None:
@@ -199,6 +204,7 @@ async def test_a_run_that_is_cut_off_keeps_what_it_learnt(
     assert stored(engine, "state") == [("OK",), ("UNKNOWN",)]
 
 
+@pytest.mark.share(2)
 async def test_an_endpoint_that_was_removed_meanwhile_stays_removed(
     ctx: Context, database: str, engine: Engine, site: Site
 ) -> None:
@@ -241,6 +247,7 @@ async def test_sql_never_runs_on_the_event_loop(
     assert threading.get_ident() not in statements_of
 
 
+@pytest.mark.share(2)
 async def test_a_database_that_fails_fails_the_run_in_its_own_words(
     ctx: Context, database: str, engine: Engine, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -74,6 +74,7 @@ def test_a_sync_makes_the_table_agree_with_its_source(
     assert {row[0] for row in table(engine, "state")} == {ENABLED}
 
 
+@pytest.mark.share(2)
 def test_endpoints_follow_their_domain(ctx: Context, database: str, engine: Engine, tmp_path: Path) -> None:
     """Listed ones are added and removed; what was registered by hand, and what is not mentioned, stays."""
     source = tmp_path / "source.json"
@@ -94,6 +95,7 @@ def test_endpoints_follow_their_domain(ctx: Context, database: str, engine: Engi
     assert urls(engine) == [("a", "http://by-hand/")]
 
 
+@pytest.mark.share(2)
 def test_more_domains_than_a_batch_holds(ctx: Context, database: str, engine: Engine, tmp_path: Path) -> None:
     """Statements are bounded; the sync is not cut at their bound."""
     names = [f"D{number:05}" for number in range(1100)]
@@ -120,6 +122,7 @@ def test_names_are_swapped_under_a_unique_index(ctx: Context, database: str, eng
     ]  # fmt: skip
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("document", ["", "{}", "[]", '{"domains": []}', '[{"id": "a"}]', "<html>error</html>"])
 def test_a_source_that_cannot_be_believed_changes_nothing(
     ctx: Context, database: str, engine: Engine, tmp_path: Path, document: str
@@ -149,6 +152,7 @@ def test_an_empty_source_is_believed_when_asked_for(
     assert table(engine, "state") == [(DISABLED,), (DISABLED,)]
 
 
+@pytest.mark.share(2)
 def test_a_sync_disables_no_more_than_its_share(ctx: Context, engine: Engine, database: str, tmp_path: Path) -> None:
     """A first page, or half a list, must not disable the other tenants; an empty list has a switch of its own."""
     source = tmp_path / "source.json"
@@ -169,6 +173,7 @@ def test_a_sync_disables_no_more_than_its_share(ctx: Context, engine: Engine, da
     assert synced(0, allow_empty=True) == 5
 
 
+@pytest.mark.share(2)
 def test_sources_do_not_touch_each_others_domains(ctx: Context, database: str, engine: Engine, tmp_path: Path) -> None:
     """Nor can one claim what is another's; the run that tries writes nothing at all."""
     first, second = tmp_path / "first.json", tmp_path / "second.json"
@@ -211,6 +216,7 @@ for _ in range(3):
 """
 
 
+@pytest.mark.share(2)
 def test_concurrent_syncs_leave_one_list_or_the_other(database: str, tmp_path: Path) -> None:
     """At-least-once means two at a time, now and then; they start on a database that does not exist yet."""
     lists = {

@@ -53,6 +53,7 @@ def test_expired_tokens_go_and_no_others(ctx: Context, database: str, issued: En
     assert token_cleanup(ctx, database=database) == {"deleted": 0, "batches": 1, "complete": True}
 
 
+@pytest.mark.share(2)
 def test_a_backlog_is_deleted_batch_by_batch(ctx: Context, database: str, issued: Engine) -> None:
     """Oldest first, a transaction each; the last batch is the one that is not full."""
     issue(issued, *range(1, 26))
@@ -105,6 +106,7 @@ def test_the_index_finds_what_has_expired(ctx: Context, database: str, issued: E
     assert "ix_tokens_expires_at" in steps
 
 
+@pytest.mark.share(2)
 def test_two_at_once_delete_each_token_once(database: str, issued: Engine) -> None:
     """Rows that one is deleting are left to it by the other; nothing waits, and nothing fails."""
     issue(issued, *range(1, 401))

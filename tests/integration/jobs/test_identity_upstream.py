@@ -77,6 +77,7 @@ def upstream() -> Iterator[Callable[..., tuple[Upstream, str]]]:
         server.server_close()
 
 
+@pytest.mark.share(2)
 def test_a_source_is_read_over_http_with_a_token(
     ctx: Context, database: str, engine: Engine, upstream: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,6 +146,7 @@ def page(*names: str, headers: dict[str, str] | None = None, **told: Any) -> tup
     return json.dumps(document).encode(), headers or {}
 
 
+@pytest.mark.share(2)
 def test_a_list_in_pages_is_read_to_its_end(
     ctx: Context, database: str, engine: Engine, upstream: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

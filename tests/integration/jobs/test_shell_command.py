@@ -108,6 +108,7 @@ def test_without_check_a_failure_is_a_result(ctx: Context) -> None:
     assert (killed["exit_code"], killed["signal"]) == (None, "SIGKILL")
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

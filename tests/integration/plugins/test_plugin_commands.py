@@ -117,6 +117,7 @@ def test_a_plugin_is_run_here_for_debugging(desk: Path) -> None:
     assert [each["word"] for each in lines("words", "--params", "words.json")] == ["a", "b"]
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

@@ -47,8 +47,8 @@ test_a_class = plugin_conformance(
 test_a_program_in_the_shell = plugin_conformance(
     command=["sh", str(PLUGINS / "words.sh")], secrets={"token": "t"}, bad_secrets={}
 )
-test_a_program_in_perl = plugin_conformance(
-    command=["perl", str(PLUGINS / "numbers.pl")], secrets={"key": "k"}, bad_secrets={"key": ""}
+test_a_program_in_perl = pytest.mark.share(3)(
+    plugin_conformance(command=["perl", str(PLUGINS / "numbers.pl")], secrets={"key": "k"}, bad_secrets={"key": ""})
 )
 
 

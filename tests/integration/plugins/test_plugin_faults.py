@@ -61,6 +61,7 @@ def goes_on(desk: PluginCalls) -> None:
     assert desk.run("good", task={"words": "a b c"})["results"] == 3
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("fault", "phase", "reason"), AT_ONCE)
 def test_a_plugin_that_cannot_be_used_is_in_error_at_once(
     desk: PluginCalls, fault: str, phase: str, reason: str
@@ -89,6 +90,7 @@ def test_a_plugin_that_cannot_be_used_is_in_error_at_once(
     goes_on(desk)
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("fault", "reason"), AFTER_SOME)
 def test_a_plugin_that_passes_verify_and_then_fails_is_in_error_after_some_runs(
     desk: PluginCalls, fault: str, reason: str

@@ -18,6 +18,7 @@ from tests.kit.canary import CANARY
 KEY = f'-----BEGIN KEY-----\nMII"{CANARY}\\x1\n{CANARY}-ü\n-----END KEY-----\n'
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("fault", ["tells its request", "echoes its request", "long refusal", "repeats its secret"])
 @pytest.mark.parametrize("secret", [KEY, f"short-{CANARY}"])
 def test_a_program_that_tells_its_secrets_shows_none(desk: PluginCalls, fault: str, secret: str) -> None:
@@ -78,6 +79,7 @@ class CappedReports(Plugin):
         sys.exit(f"no such key: {key}")
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("place", ["verify", "run"])
 @pytest.mark.parametrize("how", ["cause", "note", "several", "speechless", "exit"])
 def test_no_error_of_a_class_shows_a_secret(desk: PluginCalls, how: str, place: str) -> None:

@@ -41,6 +41,7 @@ def blocked(*command: str, sent: int = 0) -> subprocess.Popen[str]:
     return start("-c", STARTER, str(int(sent)), *command)
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 0), (signal.SIGQUIT, 1)])
 def test_a_stop_that_came_before_python_began_ends_the_start(tmp_path: Path, sent: signal.Signals, code: int) -> None:
     """A container that is stopped at once: the signal waits, blocked, and nothing is started."""

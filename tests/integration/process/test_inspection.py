@@ -54,6 +54,7 @@ def can_open(path: str) -> bool:
     return True
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("name", ["environ", "mem", "fd"])
 def test_a_process_of_a_tree_shows_nothing_to_others_of_its_user(name: str) -> None:
     """Passwords stand in the environment, in memory and in the buffer of the configuration."""

@@ -175,6 +175,7 @@ def test_quit_forces_at_once(make_tree: Make) -> None:
     tree.nobody_is_left()
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("count", range(1, 7))
 def test_a_stop_in_the_middle_of_a_start_leaves_nobody(make_tree: Make, count: int) -> None:
     """Whichever child was being forked: its signal waits for its handlers, and the exit is clean."""

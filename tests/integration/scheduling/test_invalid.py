@@ -55,6 +55,7 @@ def test_a_schedule_that_cannot_fire_says_so_until_it_is_mended_or_gone(desk: An
     assert here.seconds("tick"), "the others go on"
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("more", [{}, {"jitter": "5s"}], ids=["plain", "jitter"])
 def test_the_last_due_time_before_exclusions_that_leave_nothing_is_fired(desk: Any, more: dict[str, str]) -> None:
     """Only behind it shows that nothing is left; the schedule was set aside with that time still to come."""

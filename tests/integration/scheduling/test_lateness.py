@@ -14,6 +14,7 @@ from tests.integration.scheduling.cluster_operator import definition_of
 HOURLY = {"job": "demo", "every": "1h", "overlap": "allow", "jitter": "40m"}
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("mode", ["fixed", "per_fire"])
 def test_a_healthy_leader_loses_nothing_by_a_jitter_longer_than_the_window(desk: Any, mode: str) -> None:
     """With the nominal time as the measure, most of such schedules never ran."""

@@ -32,6 +32,7 @@ def test_a_schedule_that_came_again_is_fired_by_its_new_definition(desk: Any) ->
     assert here.seconds("x", since=created_s) == [40, 80]
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("is_heard", [True, False])
 def test_a_deleted_schedule_owes_nothing_when_it_comes_again_after_a_loss_of_data(desk: Any, *, is_heard: bool) -> None:
     """Its watermark is not brought back, whether or not the leader still remembers it."""

@@ -114,6 +114,7 @@ def test_a_removed_schedule_fires_no_more_and_comes_back_without_a_past(desk: An
 HARMFUL = {"job": "demo", "every": "10m", "missed": "all"}
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(
     ("edited", "ran"),
     [

@@ -57,6 +57,7 @@ def test_any_node_leads_to_the_one_that_serves(cluster: Cluster, connect: Client
     assert store.where == cluster.owner(slot_of(cluster)).address
 
 
+@pytest.mark.share(2)
 def test_a_node_reached_as_a_single_server_says_what_to_write(cluster: Cluster, connect: Clients) -> None:
     """A person must act: the keys of this cluster may lie elsewhere."""
     cluster.revive()

@@ -148,6 +148,7 @@ def test_a_silent_sentinel_costs_little(sentinels: Sentinels, connect: Clients) 
     silent.close()
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("kind", [StoreRefusedError, StoreUnavailableError])
 def test_why_there_is_no_master_is_told(sentinels: Sentinels, connect: Clients, kind: type[Exception]) -> None:
     """A wrong name is for a person to correct; sentinels that do not answer may yet."""
@@ -180,6 +181,7 @@ def test_the_check_at_start_tells_a_wrong_name_from_an_outage(sentinels: Sentine
         check(away, Settings(redis=RedisSettings(url=url)))
 
 
+@pytest.mark.share(2)
 def test_sentinels_have_a_password_of_their_own(sentinels: Sentinels, connect: Clients, tmp_path: Path) -> None:
     """Missing or wrong it is refused, by the name of the setting; right, it leads to the master."""
     monitor = f"sentinel monitor guarded {LOOPBACK} {sentinels.master().port} 1"
@@ -207,6 +209,7 @@ def test_a_sentinel_that_names_a_replica_is_not_believed(sentinels: Sentinels, c
     lying.close()
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("has_role", [True, False])
 def test_a_user_without_the_right_to_ask_for_the_role_is_served(
     sentinels: Sentinels, connect: Clients, *, has_role: bool

@@ -47,6 +47,7 @@ def backwards(cron: Cron, begin: int, end: int) -> list[int]:
     return found[::-1]
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize(("timezone", "change"), CHANGES)
 @pytest.mark.parametrize(("gap", "overlap"), POLICIES)
 def test_each_policy_does_at_a_change_what_it_says(timezone: str, change: str, gap: str, overlap: str) -> None:
@@ -134,6 +135,7 @@ def test_policies_of_the_clock_are_shared_and_checked() -> None:
         compile_cron("30 2 * * *", dst_gap="never")
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("timezone", SAMPLED)
 def test_two_days_around_each_change_are_those_of_a_walk(timezone: str) -> None:
     """Every change of some zones from 2024 to 2030, minute by minute. ``make cron-scan`` does it for all zones."""

@@ -92,6 +92,7 @@ def looks(monkeypatch: pytest.MonkeyPatch, bound: int) -> list[None]:
     return found
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("name", COSTLY)
 @pytest.mark.parametrize("passed_ms", [1500, 20 * MINUTE, DAY, 3000 * DAY])
 def test_a_decision_takes_a_bounded_number_of_looks(name: str, passed_ms: int, looks: list[None]) -> None:
@@ -106,6 +107,7 @@ def test_a_decision_takes_a_bounded_number_of_looks(name: str, passed_ms: int, l
     assert len(looks) <= 5 * search_limit.LOOKS_MAX
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("name", COSTLY)
 def test_an_edit_takes_a_bounded_number_of_looks(name: str, looks: list[None]) -> None:
     """Old and new timing are compared since the watermark."""
@@ -205,6 +207,7 @@ def tables(monkeypatch: pytest.MonkeyPatch, bound: int) -> set[tuple[str, int]]:
     return found
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("name", YEARS)
 def test_a_question_has_a_bounded_number_of_tables_of_zones_made(name: str, tables: set[tuple[str, int]]) -> None:
     """Each takes 2 ms: one definition that was accepted took 11 s, and every leader was killed as hanging."""

@@ -69,6 +69,7 @@ def instantiate(name: str, args: dict[str, Any]) -> object:
     return jobs.registry.get(name).template(args)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("make", [pack, instantiate])
 @pytest.mark.parametrize(
     ("value", "kind", "instead"),

@@ -61,6 +61,7 @@ def test_any_document_gives_settings_or_problems(
         load(files=[file], environ={}, flags={}, compat="cloudforet")
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(
     "key", ["unit", "phase", "misfire", "enabled", "options", "timezone", "queue", "minute", "rule"]
 )

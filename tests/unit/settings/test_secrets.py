@@ -88,6 +88,7 @@ def test_a_reference_to_nothing_is_a_problem(reference: str, message: str, desk:
     assert SECRET not in str(problem)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(
     "text",
     [
@@ -149,6 +150,7 @@ def test_secrets_in_variables_and_flags_stay_secret(desk: Any) -> None:
     assert SECRET not in everything_shown(loaded)
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(
     "text",
     [

@@ -44,6 +44,7 @@ def work(draw: random.Random, theirs: list[prometheus_client.metrics.MetricWrapp
         gauge.labels(job).set(draw.random())  # type: ignore[attr-defined]
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("seed", range(3))
 def test_the_sum_is_the_clients_sum(tmp_path: Path, seed: int) -> None:
     """After any work of any slots, also when keys are added between scrapes; the seed is in the test's name."""

@@ -182,6 +182,7 @@ def test_a_process_that_never_prepared_counts_in_memory() -> None:
     assert scrape()[("tenure_acks_stale_total", ())] == before + 1
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(
     "content",
     [b"", b"\0", b"\0" * 65536, struct.pack("i", 4096) + b"\0" * 100, struct.pack("ii", 40, 0) + b"\xff" * 60,

@@ -128,6 +128,7 @@ def live_for(clock: FakeClock, agents: list[Agent], how_long_ms: int) -> None:
     pass_time(clock, agents, lambda: clock.now_ns >= until_ns, how_long_ms)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("is_same_replica", [True, False])
 def test_a_reaper_that_dies_at_any_step_is_followed_by_another(
     server: Server,

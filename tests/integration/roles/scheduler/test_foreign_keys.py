@@ -42,6 +42,7 @@ def entered(cluster: Cluster) -> int:
     return int(server.store.raw.hget(server.keys.queue("default").stat, "in") or 0)
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("name", share(NAMES, 3))
 def test_a_foreign_key_stops_no_schedule_unless_it_is_of_the_lease_or_the_plan(name: str) -> None:
     """Keys that only inform (events, candidates, changes, decisions, expectations) are left out, and told."""
@@ -56,6 +57,7 @@ def test_a_foreign_key_stops_no_schedule_unless_it_is_of_the_lease_or_the_plan(n
         assert (entered(cluster) - before == 4) is (name not in OF_THE_LEASE | OF_THE_PLAN)
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(
     ("name", "event", "said"),
     [
@@ -99,6 +101,7 @@ DIGITS = b"9" * 5000
 """A number that Python refuses to read."""
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(
     ("line", "value"), [(0, DIGITS), (0, b"9" * 16), (1, b"\xff"), (1, b"x"), (2, b"\xff\xfe"), (2, DIGITS)]
 )

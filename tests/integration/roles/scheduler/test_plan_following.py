@@ -318,6 +318,7 @@ def sound(plan: Planned, ok: set[float]) -> None:
     assert plan.state("b").counters.waiting == 0
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(("position", "fault"), dealt(0, of=range(0, 40, 5)))
 def test_one_fault_neither_loses_nor_doubles_a_follower(position: int, fault: str) -> None:
     """Whatever call of the leader it hits: what waits lies in Redis, and leaves with the run."""
@@ -325,6 +326,7 @@ def test_one_fault_neither_loses_nor_doubles_a_follower(position: int, fault: st
         sound(plan, course(plan))
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("position", range(0, 40, 3))
 def test_a_leader_that_dies_between_two_calls_neither_loses_nor_doubles_a_follower(position: int) -> None:
     """Its replacement finds what waits."""

@@ -87,6 +87,7 @@ def test_a_run_by_hand_is_a_success_and_a_child_is_none() -> None:
         assert told(plan) == [("s", "expect_success_every"), ("s", "recovered")]
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("seconds", [30.0, 300.0])
 def test_the_time_of_a_pause_is_no_silence(seconds: float) -> None:
     """A paused schedule is silent, one that was late before too; then it counts anew."""
@@ -210,6 +211,7 @@ def test_a_run_whose_end_was_asked_for_is_not_late() -> None:
         assert (told(plan), promised(plan)) == ([], {})
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("fault", ["question", "answer", "repeated"])
 @pytest.mark.parametrize("position", range(0, 48, 6))
 def test_a_fault_of_the_network_loses_no_alarm(position: int, fault: str) -> None:

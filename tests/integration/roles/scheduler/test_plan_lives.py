@@ -145,6 +145,7 @@ def test_a_configuration_that_redis_lost_is_brought_in_again_in_the_same_term() 
         assert len(plan.server.granted) == 2
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("defined", ["by a configuration", "by a command"])
 def test_a_rename_that_moves_drawn_times_fires_nothing_of_the_past(defined: str) -> None:
     """``H`` is drawn from the id: the new name's time of this day has passed, and the old one has run."""
@@ -176,6 +177,7 @@ def test_a_rename_that_moves_drawn_times_fires_nothing_of_the_past(defined: str)
         assert tomorrow == EPOCH_MS + DAY_MS + 1000 * drawn[new]
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("renamed_from", ["f7", ""])
 def test_one_of_a_hundred_followers_is_renamed_or_exchanged_at_once(renamed_from: str) -> None:
     """The new one was refused as the 101st, while the old one was removed all the same; ends of a minute were lost."""

@@ -40,6 +40,7 @@ def told(cluster: Cluster, event: str) -> list[list[str]]:
     return [line.fields["schedules"] for line in cluster._world.history if line.event == event]
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("overlap", ["allow", "terminate_other"])
 def test_a_foreign_key_in_a_queue_delays_no_schedule_of_another(factory: ClusterFactory, overlap: str) -> None:
     """Each key of a queue in turn, all at once: the others fire within a second, and the leader stays."""

@@ -96,6 +96,7 @@ def test_no_more_runs_are_made_than_one_call_carries(monkeypatch: pytest.MonkeyP
         assert len(made) == len(fired)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("is_known", [False, True])
 def test_a_configuration_with_long_definitions_is_brought_in_in_parts(*, is_known: bool) -> None:
     """Whether they are new or are compared with what is stored."""

@@ -37,6 +37,7 @@ def test_names_that_cannot_be_used_are_bad_requests(api: Any, path: str, body: A
     assert "request_failed" not in api.log.read_text()
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("word", ["a" * 70_000, "{{ nominal }}" * 3000])
 @pytest.mark.parametrize("path", ["schedules/team/nightly/trigger", "jobs/mail.send/runs"])
 def test_arguments_that_no_run_can_hold_are_too_large(api: Any, path: str, word: str) -> None:
@@ -56,6 +57,7 @@ def test_a_body_that_unpacks_to_a_large_one_is_not_unpacked(api: Any) -> None:
     assert ask(api, "POST", f"{PATH}/jobs/mail.send/runs", None, bomb, **{"Content-Encoding": "gzip"})[0] == 401
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize(
     ("path", "body"),
     [
@@ -71,6 +73,7 @@ def test_a_key_that_stands_twice_in_a_body_is_refused(api: Any, path: str, body:
     assert (code, "stands twice" in shown["error"]) == (400, True), shown
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(
     ("path", "rest"),
     [

@@ -44,6 +44,7 @@ def test_it_is_not_there_unless_it_was_asked_for(start: Any, method: str) -> Non
     assert ask(start(), method, PATH, "owner")[0] == 404
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(("who", "code"), [(None, 401), ("stranger", 401), ("reader", 403), ("driver", 403)])
 def test_it_asks_for_admin_also_where_reads_are_open(start: Any, who: str | None, code: int) -> None:
     """On loopback too: who may read may not look inside."""

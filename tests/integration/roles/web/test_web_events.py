@@ -118,6 +118,7 @@ def test_a_list_can_be_narrowed(office: Any) -> None:
     assert len(listed(office, f"?after={first}")) == 2
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize(
     "query", ["?limit=0", "?limit=1001", "?limit=x", "?after=x", "?level=bad", "?since=5", "?since=never", "?limit=٣"]
 )
@@ -147,6 +148,7 @@ def test_a_follower_gets_what_happens_and_resumes_without_gap_or_repetition(offi
     again.close()
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("reads", ["token", "open"])
 def test_an_answer_that_takes_long_ends_with_its_token(office: Any, tmp_path: Path, reads: str) -> None:
     """A stream of events lasts an hour, and a token may be taken away at any moment; nothing of a page follows it.
@@ -304,6 +306,7 @@ def test_a_webhook_gets_what_is_bad_enough_with_its_token(office: Any, make_hook
     assert hook.is_genuine == [True, True]
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("status", [302, 400, 401, 404])
 def test_a_webhook_that_says_no_is_not_asked_again(office: Any, make_hook: Any, status: int) -> None:
     """The batch is counted as dropped; the next one is tried; address and token are in no log."""

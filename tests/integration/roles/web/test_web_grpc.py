@@ -233,6 +233,7 @@ def test_five_addresses_cannot_take_the_connections_of_all(tree: Any, client: Cl
         assert [join(tree, clients).check("liveness") for _ in range(2)] == [["SERVING"]] * 2
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("sent", [b"GET / HTTP/1.1\r\n\r\n", PREFACE[:-1] + b"x", b"\x16\x03\x01" + bytes(30)])
 def test_what_is_not_http2_is_cut_off_at_once(tree: Any, sent: bytes) -> None:
     """Nothing of it reaches the server."""
@@ -287,6 +288,7 @@ def test_the_socket_of_another_tree_on_the_directory_stays(tree: Any, client: Cl
         assert not (tree.data_dir / "grpc.left.sock").exists()
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("is_gone", [True, False])
 def test_a_data_directory_that_takes_no_socket_any_more_ends_no_child(
     tree: Any, client: Client, clients: list[Client], *, is_gone: bool

@@ -151,6 +151,7 @@ def changed_once_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schedules, "inspect", inspect_and_change)
 
 
+@pytest.mark.share(3)
 @pytest.mark.usefixtures("changed_once_judged")
 @pytest.mark.parametrize("body", [{}, {"revision": 1}, {"revision": 2}])
 def test_a_limited_token_deletes_what_it_was_judged_by(api: Any, world: StoreCalls, body: dict[str, int]) -> None:

@@ -199,6 +199,7 @@ def test_a_limited_token_requeues_of_a_selection_what_it_reaches(api: Any, world
     assert (world.state("a"), world.state("m")) == ("dead", "queued")
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(
     ("wrong", "code"),
     [

@@ -109,6 +109,7 @@ def test_dead_runs_are_listed_shown_requeued_and_dropped(api: Any, world: StoreC
     assert change(api, "/runs/one/requeue")[1]["place"] == "later"
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(
     ("worker", "slot", "generation"), [(SESSION, "w-0", 1), (f"{REPLICA}/w-0", "w-0", 0), ("r2", "", 0)]
 )

@@ -19,6 +19,7 @@ from supervisor.roles.web.handlers import Pages
 from supervisor.telemetry import metrics
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("path", ["/livez", "/readyz", "/healthz", "/readyz/redis", "/livez/ping"])
 def test_a_healthy_replica_says_ok(web: Any, path: str) -> None:
     """The whole body is two letters, as probes and people expect."""
@@ -97,6 +98,7 @@ def test_an_unknown_check_or_path_is_not_found(web: Any) -> None:
     assert json.loads(body)["status"] == 404
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
 def test_nothing_but_reading_is_allowed(web: Any, method: str) -> None:
     """These paths change nothing; whoever tries to is told what works."""
@@ -242,6 +244,7 @@ def test_a_mistake_of_ours_is_a_plain_500(tree: Any, monkeypatch: pytest.MonkeyP
     assert "hunter2" not in log
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("path", ["/livez", "/configz", "/nowhere", "/api/v1/leader"])
 def test_every_answer_carries_its_headers_and_no_banner(web: Any, path: str) -> None:
     """What may not be stored, sniffed, framed or referred to; and nothing that says which library to attack."""

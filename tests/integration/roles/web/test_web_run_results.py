@@ -86,6 +86,7 @@ def test_a_request_waits_for_the_end_and_sees_the_result(api: Any, shop: Store) 
     assert shown["attempts"] == 1
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("scopes", "code"), [(None, 401), ("read", 200), ("read,results jobs=other.*", 200)])
 def test_a_token_that_is_taken_away_or_narrowed_sees_no_result_that_it_waited_for(
     api: Any, shop: Store, scopes: str | None, code: int

@@ -77,6 +77,7 @@ def test_a_process_works_until_a_term_and_leaves_cleanly(shop: WorkerKit) -> Non
     assert shop.board.rows[0].child_state == ChildState.DRAINING
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(
     "error", [SessionLostError("r/w/1"), StoreUnavailableError("Redis is away"), StoreRefusedError("no right")]
 )
@@ -210,6 +211,7 @@ async def _call_back() -> None:
     await asyncio.sleep(0.01)
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(
     ("part", "outcome"), [(_leave, "dead"), (_stop, "ok"), (_call_back, "ok")], ids=["task", "stop", "callback"]
 )

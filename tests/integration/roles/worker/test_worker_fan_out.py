@@ -104,6 +104,7 @@ def finish(plant: WorkerKit, run_id: str) -> None:
     assert plant.store.run(plant.queues.fsck("parts")) == []
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("dies_at", [0, HALF, CHILDREN - 1])
 def test_a_planner_killed_while_it_spawns_leaves_no_child_and_then_all(plant: WorkerKit, dies_at: int) -> None:
     """Half of a fan-out is what everybody fears: which half, and who adds the rest?"""
@@ -114,6 +115,7 @@ def test_a_planner_killed_while_it_spawns_leaves_no_child_and_then_all(plant: Wo
     finish(plant, run_id)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("point", ["before", "after"])
 def test_a_planner_killed_around_its_acknowledgement_has_none_or_all(plant: WorkerKit, point: str) -> None:
     """Before it nothing happened; after it everything did, although the worker never learned."""
@@ -124,6 +126,7 @@ def test_a_planner_killed_around_its_acknowledgement_has_none_or_all(plant: Work
     finish(plant, run_id)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("seed", share(range(DURING), 3))
 def test_a_planner_killed_during_its_acknowledgement_has_none_or_all(plant: WorkerKit, seed: int) -> None:
     """The request may be half sent, sent, executed or answered: one script makes the children, or none."""

@@ -289,6 +289,7 @@ FAILURES: list[tuple[Reply, str]] = [
 ]
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("reply", "message"), FAILURES)
 async def test_garbage_from_a_webhook_puts_the_run_off(
     shop: WorkerKit, answers: Answers, logs: list[Any], reply: Reply, message: str

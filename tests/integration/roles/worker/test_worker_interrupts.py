@@ -66,6 +66,7 @@ def test_a_job_cannot_block_the_signals_of_those_behind_it(subject: Interrupts) 
         subject.job(wait, {}, run=Subject(), soft_ns=in_s(0.01))
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("kind", ["plain", "planner", "attempt"])
 def test_a_soft_timeout_at_the_very_end_of_a_job_harms_nobody(subject: Interrupts, kind: str) -> None:
     """Either the job is interrupted, or its result stands; never is the worker hit, or a result lost."""

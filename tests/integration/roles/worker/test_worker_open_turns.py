@@ -40,6 +40,7 @@ class Hasty(SyncPool):
         return again_s
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("is_known", [True, False])
 @pytest.mark.parametrize("fault", ["lose", "refuse"])
 def test_a_turn_that_is_answered_late_brings_no_run_that_nobody_executes(
@@ -81,6 +82,7 @@ def test_a_turn_that_is_answered_late_brings_no_run_that_nobody_executes(
     _ends_all_once(sync_shop, main)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("fault", ["lose", "refuse"])
 def test_what_could_not_go_back_before_a_long_job_goes_back_while_it_runs(sync_shop: WorkerKit, fault: str) -> None:
     """It waited for the end of the job, and so did what had ended before it."""

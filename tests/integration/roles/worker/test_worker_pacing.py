@@ -236,6 +236,7 @@ def test_what_waits_behind_a_fast_job_that_turns_slow_goes_back_while_it_runs(sy
     assert found.fsck == []
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("fault", ["lose", "refuse"])
 def test_a_relief_whose_answer_never_came_is_repeated_and_executes_nothing_twice(
     sync_shop: WorkerKit, fault: str

@@ -58,6 +58,7 @@ def test_a_failed_run_is_tried_again_until_it_succeeds(sync_shop: WorkerKit) -> 
     assert found.results == {run_id: 3}
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(
     ("ending", "error"),
     [

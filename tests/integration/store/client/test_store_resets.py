@@ -30,6 +30,7 @@ OPERATIONS: tuple[Callable[[Any], Any], ...] = (
 MOMENTS_MAX = 80
 
 
+@pytest.mark.share(3)
 def test_a_reset_at_any_moment_costs_one_call_and_nothing_else(connect: Clients, proxy: Proxy) -> None:
     """Connecting, the handshake, a request, its reply and the time between calls: no error but the one for a retry."""
     rings = connect(proxy.url)

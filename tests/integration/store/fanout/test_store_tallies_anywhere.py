@@ -210,6 +210,7 @@ class Forest:
         return found if left or follower is None or follower in states else [*found, f"{follower} did not begin"]
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_a_tally_is_exact_wherever_its_runs_go(world: StoreCalls, seed: int) -> None:
     """Limits, moves and purges end runs too, and each end is counted once."""

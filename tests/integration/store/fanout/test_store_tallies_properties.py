@@ -152,6 +152,7 @@ class Forest:
             self.born.add(run_id)
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_whatever_happens_every_tally_is_exact_and_everything_follows_once(world: StoreCalls, seed: int) -> None:
     """A count that is off by one is a fan-out that never completes, or completes too early."""

@@ -71,6 +71,7 @@ def counter() -> Iterator[Counter]:
         yield made
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(
     ("count", "seed"),
     [(1, 0), (5, 1), *(pytest.param(*each, marks=pytest.mark.long) for each in [(1, 1), (1, 2), (5, 0), (5, 2)])],

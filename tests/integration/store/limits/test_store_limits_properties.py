@@ -101,6 +101,7 @@ class Shop:
                 self.world.raw.zadd(later, {run_id: 1})
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_whatever_happens_slots_are_held_by_what_runs_and_everything_ends(world: StoreCalls, seed: int) -> None:
     """A limit that leaks is a queue that stops for ever; one that does not hold is no limit."""

@@ -74,6 +74,7 @@ def test_a_run_that_was_moved_is_awaited_where_it_is(shop: Shop) -> None:
     acting.join()
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("state", ["waits", "has ended", "waits since more than an hour"])
 def test_an_id_of_another_job_or_of_other_arguments_is_refused(shop: Shop, state: str) -> None:
     """Two programs chose the same id: the second would take the run of the first for its own, and its result too."""

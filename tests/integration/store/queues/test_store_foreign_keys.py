@@ -67,6 +67,7 @@ def ends_of(runs: dict[str, FetchedRun]) -> list[Ack]:
     ]  # fmt: skip
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("is_ending", [False, True])
 @pytest.mark.parametrize("place", PLACES)
 def test_no_foreign_key_of_a_queue_holds_up_another(world: StoreCalls, place: str, *, is_ending: bool) -> None:

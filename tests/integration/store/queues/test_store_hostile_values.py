@@ -177,6 +177,7 @@ class Hostile:
         return ended
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_no_value_of_a_producer_stops_turns_or_other_runs(world: StoreCalls, seed: int) -> None:
     """A value that makes the script of a turn fail stops all workers of its queue, with all their queues."""

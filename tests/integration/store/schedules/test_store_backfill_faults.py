@@ -17,6 +17,7 @@ def desk(world: StoreCalls) -> BackfilledSchedule:
     return BackfilledSchedule(world)
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("lost", range(1, 10))
 def test_a_lost_reply_neither_doubles_nor_loses_a_run(desk: BackfilledSchedule, lost: int) -> None:
     """The cursor says whether the step was done."""
@@ -28,6 +29,7 @@ def test_a_lost_reply_neither_doubles_nor_loses_a_run(desk: BackfilledSchedule, 
     assert done.enqueued == 250
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("stops_after", range(1, 8))
 def test_after_a_crash_the_next_leader_goes_on_at_the_cursor(desk: BackfilledSchedule, stops_after: int) -> None:
     """Whatever the old one had asked, and also when it goes on asking."""

@@ -65,6 +65,7 @@ def test_a_leader_that_died_half_way_keeps_nobody_out_after_its_lease(desk: Decl
     assert b"\ndynamic\n" in desk.world.raw.hget(desk.world.keys.schedule_def, "d")
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("stops_after", range(1, 9))
 def test_a_crash_between_any_two_steps_is_completed_by_the_next_leader(desk: Declaration, stops_after: int) -> None:
     """All or nothing, as the applied digest sees it: until it is in, every term compares anew."""

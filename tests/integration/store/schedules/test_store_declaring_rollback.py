@@ -60,6 +60,7 @@ def replacing(desk: Declaration, steps: int) -> tuple[list[str], ConfigSync, Ter
     return [each.id for each in newer], declaring, term, copy_of(desk)
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("stops_after", range(1, 7))
 def test_a_deploy_that_died_half_way_is_undone_by_the_set_that_was_in_place_before(
     desk: Declaration, stops_after: int
@@ -114,6 +115,7 @@ def test_an_older_set_that_waits_asks_once_a_minute_and_says_so_once(desk: Decla
     assert [event for event, _ in desk.stepper.told[told:]] == ["schedules_declared"]
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize(("kept", "lost"), [(kept, lost) for lost in range(1, 8) for kept in range(lost)])
 def test_a_set_is_not_in_place_where_redis_went_back_while_it_was_brought_in(
     desk: Declaration, kept: int, lost: int
@@ -128,6 +130,7 @@ def test_a_set_is_not_in_place_where_redis_went_back_while_it_was_brought_in(
     assert sorted(desk.world.stored()) == names
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("kept", range(8))
 def test_a_set_that_redis_loses_with_its_last_moments_is_brought_in_again(desk: Declaration, kept: int) -> None:
     """A fail-over that loses no renewal of the lease is no loss to the election: the same term goes on."""

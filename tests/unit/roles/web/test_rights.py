@@ -125,6 +125,7 @@ def test_what_changes_something_asks_for_more_than_read() -> None:
     assert all(scope is not None and scope > Scope.READ for method, _, scope in ROWS if method != "GET")
 
 
+@pytest.mark.share(5)
 @pytest.mark.parametrize("host", HOSTS)
 @pytest.mark.parametrize("reads", ["auto", "open", "token"])
 @pytest.mark.parametrize("has_file", [True, False])

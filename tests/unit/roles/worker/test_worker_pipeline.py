@@ -193,6 +193,7 @@ def test_a_stop_that_comes_while_an_earlier_attempt_is_undone_ends_this_one(hook
 NO_ERRORS = [SystemExit(0), SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()]
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("error", NO_ERRORS, ids=repr)
 @pytest.mark.parametrize("hook", ["first", "second"])
 def test_whatever_a_hook_raises_is_its_failure_and_never_the_end_of_the_job(
