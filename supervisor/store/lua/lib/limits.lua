@@ -136,25 +136,37 @@ end
 
 -- Like what wakes workers, nothing below stops the end of a run: a foreign key in the way is left alone.
 
+-- Whether a run that waits for a slot has no room beside those that are held; of one that is not known it may have.
+local function is_full(queue, id, held)
+  local header = held > 0 and type(id) == 'string' and redis.pcall('HGET', keys.limits(queue), id)
+  local max = type(header) == 'string' and limits_in(header).max
+  return max and held >= max
+end
+
 -- A slot of `key` may be free: whoever takes runs from a queue in which some wait for it will look. Of very many queues
 -- some are told, but always `own`, of the run that leaves it, which tells others until one has a run for the slot (`wake` in
--- lib/waiting.lua), fewer at a time; those where none waits are struck off. Returns whether it told some of very many.
+-- lib/waiting.lua), fewer at a time, and by how many are `held` only those with room; those where none waits are struck off.
+-- Returns whether very many may not have been told.
 local told, TOLD_MAX, TOLD_AGAIN = {}, 500, 20
-local function tell_waiting(key, own, is_again)
+local function tell_waiting(key, own, held)
   if told[key] ~= nil then return told[key] end
   local known = redis.pcall('SCARD', keys.limit_queues(key))
-  told[key] = type(known) == 'number' and known > TOLD_MAX
-  local most = told[key] and is_again and TOLD_AGAIN or TOLD_MAX
-  local waiting = redis.pcall('SRANDMEMBER', keys.limit_queues(key), most)
-  waiting[#waiting + 1] = told[key] and own or nil
+  local is_many = type(known) == 'number' and known > TOLD_MAX
+  told[key] = is_many and not held
+  if not is_many and (held or 0) > 0 then return false end -- all were told when a holder ended
+  local waiting = redis.pcall('SRANDMEMBER', keys.limit_queues(key), is_many and held and TOLD_AGAIN or TOLD_MAX)
+  waiting[#waiting + 1] = is_many and own or nil
   for _, queue in ipairs(waiting['err'] and {} or waiting) do
-    if told[key] and queue ~= own and redis.pcall('EXISTS', keys.wait(queue, key)) == 0 then
+    local first = not is_many or queue == own or redis.pcall('LINDEX', keys.wait(queue, key), 0)
+    if not first then
       redis.pcall('SREM', keys.limit_queues(key), queue)
-    else
+      told[key] = true
+    elseif not is_full(queue, first, held or 0) then
       redis.pcall('SADD', keys.woken(queue), key)
+      ring(queue, 'a', 1)
+      ring(queue, 's', 1)
+      told[key] = is_many
     end
-    ring(queue, 'a', 1)
-    ring(queue, 's', 1)
   end
   return told[key]
 end

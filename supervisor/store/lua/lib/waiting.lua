@@ -124,7 +124,7 @@ local function wake(queue)
       local id = redis.call('LINDEX', wait, 0)
       if not id then
         read('SREM', keys.limit_queues(key), queue)
-        if held > 0 or not tell_waiting(key, nil, true) then -- else nobody may serve those that were told: again in the next turn
+        if not tell_waiting(key, nil, held) then -- else nobody may serve those that were told: again in the next turn
           redis.call('SREM', keys.woken(queue), key)
         end
         break

@@ -194,6 +194,45 @@ def test_a_slot_that_nobody_who_was_told_serves_goes_to_whom_somebody_serves(wor
     assert not world.raw.exists(bell)
 
 
+def let_wait(world: StoreCalls, limits: str) -> list[str]:
+    """Let a run with ``limits`` wait for a slot in each of 600 queues that nobody serves; return these."""
+    names, pipe = [f"user-{n}" for n in range(600)], world.raw.pipeline()
+    pipe.sadd(f"{world.keys.prefix}limit:q:tests.noop:k", *names)
+    for name in names:
+        pipe.rpush(f"{world.keys.prefix}q:{name}:wait:tests.noop:k", "theirs")
+        pipe.hset(world.keys.queue(name).limits, "theirs", limits)
+    pipe.execute()
+    return names
+
+
+def test_one_of_several_slots_is_told_to_very_many_queues_while_another_is_held(world: StoreCalls) -> None:
+    """It stayed free until the holder of the other had ended, where none of the 500 that were told had a worker."""
+    world.open(S)
+    world.enqueue(limited("a", most=2), limited("b", most=2), limited("c", queue="other", most=2))
+    assert world.fetch(S) == ["a", "b"]
+    assert world.fetch(S, queues=["other"]) == []
+    let_wait(world, "[c2:tests.noop:k]")
+    world.ack(S, "a")
+
+    turns_until(world, "c", "other")
+
+
+def test_nobody_is_told_of_a_slot_for_which_all_that_wait_have_no_room(world: StoreCalls) -> None:
+    """Each turn would tell 20 of very many queues, for as long as the holder runs."""
+    world.open(S)
+    world.enqueue(limited("a"), limited("b", queue="other"))
+    assert world.fetch(S) == ["a"]
+    assert world.fetch(S, queues=["other"]) == []
+    names = let_wait(world, "[c1:tests.noop:k]")
+    world.ack(S, "a")
+    world.raw.sadd(world.keys.queue("other").woken, "tests.noop:k")
+    assert world.fetch(S, queues=["other"]) == ["b"]
+    world.raw.delete(*(world.keys.queue(name).woken for name in names))
+    assert world.fetch(S) == []
+
+    assert not any(world.raw.exists(world.keys.queue(name).woken) for name in ("default", *names))
+
+
 def test_queues_of_which_all_can_be_told_are_told_once(world: StoreCalls) -> None:
     """With 500, of which nobody serves any, each turn told all of them anew: Redis stood still for 40 ms each time."""
     world.open(S)
