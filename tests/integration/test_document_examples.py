@@ -6,10 +6,7 @@ Examples of docs/writing-jobs.md are run where their subjects are tested.
 from __future__ import annotations
 
 import ast
-import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +14,7 @@ import pytest
 import yaml
 
 from supervisor.app.configuration import load
-from tests.kit.launcher import tenure
+from tests.kit.launcher import run_pytest, tenure
 from tests.unit.core.test_icalendar import file_of
 
 ROOT = Path(__file__).parents[2]
@@ -63,11 +60,7 @@ def test_the_examples_of_the_readme_are_a_whole_project(tmp_path: Path) -> None:
     for name, text in shown:
         (tmp_path / name).write_text(text)
     checked = tenure(tmp_path, "config", "validate")
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
-    tested = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "test_myjobs.py"],
-        cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=100, check=False,
-    )  # fmt: skip
+    tested = run_pytest(tmp_path, "test_myjobs.py")
 
     assert [name for name, _ in shown] == ["myjobs.py", "tenure.yaml", "shop.py", "test_myjobs.py"]
     assert checked.returncode == 0, checked.stdout + checked.stderr
@@ -84,8 +77,6 @@ def test_the_examples_of_the_documentation_run(tmp_path: Path, chosen: str) -> N
     texts = re.findall(r"```python\n(.*?)```", (ROOT / "docs/testing.md").read_text(), re.DOTALL)
     assert texts
     (tmp_path / "test_example.py").write_text("\n\n".join(texts))
-    options = ("-q", "-p", "no:randomly", "-p", "no:cacheprovider", "-k", chosen)
-    command = [sys.executable, "-m", "pytest", *options, "test_example.py"]
-    result = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    result = run_pytest(tmp_path, "-k", chosen, "test_example.py")
 
     assert result.returncode == 0, result.stdout + result.stderr

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +24,34 @@ from tests.kit.waiting import wait_until
 pytestmark = [pytest.mark.server]
 ROOT = Path(__file__).resolve().parents[2]
 NONCES = {"one": "1" * 32, "two": "2" * 32}
-Process = subprocess.Popen[str]
+
+
+class Begun:
+    """A command whose output is read while it runs."""
+
+    def __init__(self, directory: Path, *words: str, is_fresh: bool) -> None:
+        out, err = os.pipe(), os.pipe()
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("TENURE_")}
+        # A shell starts what runs in its background deaf to SIGINT, and children inherit that; nobody's terminal does.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        self.process = launcher.launch(
+            words, cwd=directory, environ={**environ, "PYTHONPATH": str(ROOT)}, stdout=out[1], stderr=err[1],
+            is_fresh=is_fresh,
+        )  # fmt: skip
+        signal.signal(signal.SIGINT, before)
+        os.close(out[1])
+        os.close(err[1])
+        self.out, self.err = os.fdopen(out[0]), os.fdopen(err[0])
+
+    def ended(self) -> tuple[int, str, str]:
+        """Wait for the end; return exit code and what is left of both streams."""
+        return self.process.wait(60), self.out.read(), self.err.read()
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait(60)
+        self.out.close()
+        self.err.close()
 
 
 class Election:
@@ -37,7 +62,7 @@ class Election:
         self.store = Store.connect(url, settings=RedisSettings(), name="test", timeout_s=20)
         self.keys = Keys("leadertest")
         self.leases = Leases(self.keys)
-        self.started: list[Process] = []
+        self.started: list[Begun] = []
         config = f'version: 1\ncluster: leadertest\nredis: {{url: "{url}"}}\n'
         (directory / "tenure.yaml").write_text(config)
 
@@ -53,19 +78,10 @@ class Election:
         """Let ``name`` give its term back."""
         self.store.run(self.leases.release(Term(epoch, NONCES[name], 0), reason="test"))
 
-    def begin(self, *arguments: str) -> Process:
+    def begin(self, *arguments: str, is_fresh: bool = False) -> Begun:
         """Start ``tenure leader`` with these arguments."""
-        environ = {name: value for name, value in os.environ.items() if not name.startswith("TENURE_")}
-        # A shell starts what runs in its background deaf to SIGINT, and children inherit that; nobody's terminal does.
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)
-        process = subprocess.Popen(
-            [sys.executable, "-m", "supervisor", "leader", *arguments],
-            cwd=self.directory, env={**environ, "PYTHONPATH": str(ROOT)}, text=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
-        signal.signal(signal.SIGINT, before)
-        self.started.append(process)
-        return process
+        self.started.append(Begun(self.directory, "leader", *arguments, is_fresh=is_fresh))
+        return self.started[-1]
 
     def tenure(self, *arguments: str) -> tuple[int, str, str]:
         """Run ``tenure leader`` to its end; return exit code and both streams."""
@@ -74,8 +90,7 @@ class Election:
 
     def close(self) -> None:
         for process in self.started:
-            process.kill()
-            process.communicate()
+            process.close()
         self.store.raw.flushall()
         self.store.close()
 
@@ -86,12 +101,6 @@ def election(real_server: RealServer, tmp_path: Path) -> Iterator[Election]:
     found = Election(tmp_path, real_server.url)
     yield found
     found.close()
-
-
-def first_line(process: Process) -> str:
-    """Return the first line that a command prints, once it has."""
-    assert process.stdout is not None
-    return process.stdout.readline()
 
 
 def test_show_says_who_leads_and_who_could(election: Election) -> None:
@@ -130,12 +139,12 @@ def test_watch_prints_the_state_and_then_each_change(election: Election) -> None
     """One JSON object for each, flushed at once; it ends after so many."""
     won = election.campaign("one")
     process = election.begin("watch", "--count", "2", "-o", "json")
-    assert json.loads(first_line(process))["holder"] == "one.aaaaaa"
+    assert json.loads(process.out.readline())["holder"] == "one.aaaaaa"
     election.release("one", won.epoch)
     election.campaign("two")
-    out, _ = process.communicate(timeout=60)
+    code, out, _ = process.ended()
 
-    assert process.returncode == 0
+    assert code == 0
     changes: list[dict[str, Any]] = [json.loads(line) for line in out.splitlines()]
     assert [each["change"] for each in changes] == ["released", "acquired"]
     assert changes[1]["epoch"] > won.epoch
@@ -154,12 +163,12 @@ def test_watch_ends_when_its_time_is_over(election: Election) -> None:
 def test_watch_ends_cleanly_on_ctrl_c(election: Election) -> None:
     """It is how a person ends it, so it is no failure and shows no traceback."""
     election.campaign("one")
-    process = election.begin("watch")
-    first_line(process)
-    process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    process = election.begin("watch", is_fresh=True)
+    process.out.readline()
+    process.process.send_signal(signal.SIGINT)
+    code, _, err = process.ended()
 
-    assert (process.returncode, err) == (0, "")
+    assert (code, err) == (0, "")
 
 
 def test_resign_waits_until_another_leads(election: Election) -> None:
@@ -171,9 +180,9 @@ def test_resign_waits_until_another_leads(election: Election) -> None:
     assert view.resign_to == "two.aaaaaa"
     election.release("one", won.epoch)
     heir = election.campaign("two")
-    out, err = process.communicate(timeout=60)
+    code, out, err = process.ended()
 
-    assert (process.returncode, err) == (0, "")
+    assert (code, err) == (0, "")
     assert out == f"two.aaaaaa leads now (epoch {heir.epoch}).\n"
 
 

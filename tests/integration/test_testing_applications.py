@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -25,6 +22,7 @@ from supervisor.store.producer.substitute import refused
 from tenure import Context, job
 from tenure.errors import JobFailedError, RunTimeoutError
 from tenure.testing import Cluster, ClusterFactory, EnqueuedRun, job_context
+from tests.kit.launcher import run_pytest
 
 sent: list[str] = []
 
@@ -202,16 +200,8 @@ def test_with_a_cluster(enqueued):
 def test_the_plugin_keeps_tests_of_users_from_real_servers(tmp_path: Path) -> None:
     """Without a line of theirs; a marker asks for one."""
     (tmp_path / "test_users.py").write_text(USERS_TESTS)
-    environ = {**os.environ, "TENURE_REDIS__URL": "redis://127.0.0.1:1", "TENURE_REDIS__CONNECT_TIMEOUT": "200ms"}
+    nowhere = {"TENURE_REDIS__URL": "redis://127.0.0.1:1", "TENURE_REDIS__CONNECT_TIMEOUT": "200ms"}
 
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "--strict-markers", "."],
-        cwd=tmp_path,
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    done = run_pytest(tmp_path, "--strict-markers", ".", **nowhere)
 
     assert "3 passed" in done.stdout, done.stdout + done.stderr

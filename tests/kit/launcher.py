@@ -237,6 +237,16 @@ def tenure(directory: Path, *words: str, is_fresh: bool = False, **variables: st
     return run(words, cwd=directory, environ=environ, is_fresh=is_fresh)
 
 
+def run_pytest(directory: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run pytest in a directory, as a user would; see ``tenure``."""
+    import pytest  # noqa: PLC0415 - the process that forks does without
+
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("TENURE_", "PYTEST"))}
+    program = Path(pytest.__file__).with_name("__main__.py")
+    words = ("-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:xdist", *words)
+    return run(words, cwd=directory, environ=environ | {"PYTHONPATH": str(ROOT), **variables}, program=program)
+
+
 def _serve(link: socket.socket) -> Mapping[str, Any]:
     """Fork a process for each request, and report the status of those that ended, until the link is closed.
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kit.launcher import run
+from tests.kit.launcher import run, run_pytest
 
 ROOT = Path(__file__).parents[3]
 ENVIRON = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -40,10 +40,7 @@ def test_the_tests_of_a_new_project_pass_at_once(tmp_path: Path, template: str) 
     made = command(tmp_path, "supervisor", "init", "night-jobs", "--template", template)
     assert made.returncode == 0, made.stderr
 
-    words = ("-q", "-p", "no:cacheprovider", "-p", "no:randomly")
-    tested = run(
-        words, cwd=tmp_path / "night-jobs", environ=ENVIRON, program=Path(pytest.__file__).parent / "__main__.py"
-    )
+    tested = run_pytest(tmp_path / "night-jobs")
 
     assert tested.returncode == 0, tested.stdout + tested.stderr
     assert " passed" in tested.stdout
