@@ -204,6 +204,7 @@ def test_output_that_cannot_be_written_is_one_clear_line(words: tuple[str, ...])
     assert "Traceback" not in told.stderr
 
 
+@pytest.mark.long
 def test_output_that_the_terminal_cannot_show_is_replaced(tenure: Tenure) -> None:
     """Meanings have dashes and dots that a terminal of the last century has not."""
     told = tenure("config", "flags", "election", PYTHONIOENCODING="ascii")

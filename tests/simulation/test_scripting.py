@@ -18,7 +18,6 @@ from supervisor.testing.scripting import QuickStore
 from tests.simulation.scenario import run
 
 FORM = commands._form
-SEEDS = (pytest.param(2, marks=pytest.mark.long), 11)
 
 COMMANDS = """
     SET s v PX 1000|GET s|HGET s f|LLEN s|HLEN s|RPUSH s x|EXISTS s s none|PTTL s
@@ -45,7 +44,8 @@ class PlainStore(QuickStore):
         return call.parse(reply)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [2, 11])
 def test_a_world_takes_the_same_course_on_fakeredis_own_interpreter(seed: int) -> None:
     """Every decision and every delay of a world follows from the replies: one that differs would show."""
     quick = run(seed)

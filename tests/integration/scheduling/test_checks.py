@@ -55,6 +55,7 @@ def test_a_blackout_keeps_due_times_back_and_the_history_says_so() -> None:
         assert decisions(cluster) == [("F", (), 1), ("M", ("blackout",), 3), ("F", (), 4)]
 
 
+@pytest.mark.long
 def test_checks_hold_across_a_change_of_the_leader() -> None:
     """A quota counts due times of the plan, so the next leader counts the same."""
     hooks = {"enabled": ["quota"], "config": {"quota": {"runs": 3, "per": "6h"}}}

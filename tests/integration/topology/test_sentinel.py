@@ -115,6 +115,7 @@ def is_listened_to(sentinel: Node) -> bool:
     return b" sub=%d " % len(CHANNELS) in sentinel.ask("CLIENT", "LIST")
 
 
+@pytest.mark.long
 def test_a_deposed_master_that_goes_on_serving_is_left(sentinels: Sentinels, both: Replica) -> None:
     """It was cut off or stopped, and its clients with it; what it accepts will be lost."""
     replica, clock = both, both.clock

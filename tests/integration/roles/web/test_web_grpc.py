@@ -166,6 +166,7 @@ def test_watchers_are_limited_and_keep_no_probe_out(client: Client) -> None:
     assert client.check("") == ["SERVING"]
 
 
+@pytest.mark.long
 def test_one_address_cannot_keep_others_from_watching(tree: Any, client: Client) -> None:
     """It holds every place by one connection, and gives its oldest up; the connections behind the relay are told apart."""
     head = HALF_CALL.replace(b"Health/Check", b"Health/Watch")
@@ -224,6 +225,7 @@ def test_one_address_cannot_take_the_connections_of_all(tree: Any, client: Clien
         assert join(tree, clients).check("liveness") == ["SERVING"]
 
 
+@pytest.mark.long
 def test_five_addresses_cannot_take_the_connections_of_all(tree: Any, client: Client, clients: list[Client]) -> None:
     """A single client of IPv6 has many; whoever holds most then gives up the oldest for who holds less."""
     with ExitStack() as held:
@@ -263,6 +265,7 @@ def test_a_socket_that_a_killed_child_left_is_removed(tree: Any, client: Client,
     assert not list(tree.data_dir.glob("grpc.*.sock"))
 
 
+@pytest.mark.long
 def test_what_a_job_made_in_the_place_of_a_socket_stops_no_child(
     tree: Any, client: Client, clients: list[Client]
 ) -> None:
@@ -274,6 +277,7 @@ def test_what_a_job_made_in_the_place_of_a_socket_stops_no_child(
     assert join(tree, clients).check("liveness") == ["SERVING"]
 
 
+@pytest.mark.long
 def test_the_socket_of_another_tree_on_the_directory_stays(tree: Any, client: Client, clients: list[Client]) -> None:
     """Each start took those of all others away, whose gRPC then answered nobody; one that was left goes."""
     tree.stop(signal.SIGKILL)
@@ -305,6 +309,7 @@ def test_a_data_directory_that_takes_no_socket_any_more_ends_no_child(
     assert tree.stop() == 0
 
 
+@pytest.mark.long
 def test_calls_that_come_while_the_child_is_replaced_are_answered(tree: Any, client: Client) -> None:
     """The parent holds the port."""
     tree.stop(signal.SIGKILL)
