@@ -6,8 +6,8 @@ import pytest
 
 from tests.kit.shares import share
 
-WORLDS = 30
-WORLDS_PER_TEST = 10
+WORLDS = 32
+WORLDS_PER_TEST = 4
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -16,7 +16,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Deal the seeds out to tests of ten worlds, so that processes share them."""
+    """Deal the seeds out to tests of four worlds, so that processes share them."""
     asked = metafunc.config.getoption("--sim-seeds", None)
     if "first_seed" in metafunc.fixturenames:
         seeds = range(0, asked or WORLDS, WORLDS_PER_TEST)
@@ -24,4 +24,4 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "mutant" in metafunc.fixturenames:
         from tests.simulation.mutants import FAST  # noqa: PLC0415 - the options are needed before the program
 
-        metafunc.parametrize("mutant", share(FAST, 2))
+        metafunc.parametrize("mutant", share(FAST, 4))

@@ -23,7 +23,7 @@ MUTANT_WORLDS = 20
 
 
 def test_promises_hold_in_worlds_where_things_go_wrong(first_seed: int) -> None:
-    """Ten seeds; a broken one prints itself. Replay: python -m tests.simulation --seed N."""
+    """Four seeds; a broken one prints itself. Replay: python -m tests.simulation --seed N."""
     for seed in range(first_seed, first_seed + WORLDS_PER_TEST):
         outcome = run(seed)
         assert not outcome.problems, str(outcome)

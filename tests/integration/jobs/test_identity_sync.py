@@ -96,18 +96,23 @@ def test_endpoints_follow_their_domain(ctx: Context, database: str, engine: Engi
 
 
 @pytest.mark.share(2)
-def test_more_domains_than_a_batch_holds(ctx: Context, database: str, engine: Engine, tmp_path: Path) -> None:
+@pytest.mark.parametrize("batch", [50, pytest.param(500, marks=pytest.mark.long)])
+def test_more_domains_than_a_batch_holds(
+    ctx: Context, database: str, engine: Engine, tmp_path: Path, *, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Statements are bounded; the sync is not cut at their bound."""
-    names = [f"D{number:05}" for number in range(1100)]
+    monkeypatch.setitem(sync.__globals__, "BATCH_ROWS", batch)
+    count = 2 * batch + batch // 5
+    names = [f"D{number:05}" for number in range(count)]
     source = tmp_path / "source.json"
 
     first = domain_sync(ctx, database=database, source=listing(source, *names, endpoints=["http://1/", "http://2/"]))
     again = domain_sync(ctx, database=database, source=listing(source, *names, endpoints=["http://2/"]))
     fewer = domain_sync(ctx, database=database, source=listing(source, *names[:5]), max_disabled="100%")
 
-    assert (first["created"], first["endpoints_added"]) == (1100, 2200)
-    assert (again["unchanged"], again["endpoints_removed"]) == (1100, 1100)
-    assert (fewer["unchanged"], fewer["disabled"]) == (5, 1095)
+    assert (first["created"], first["endpoints_added"]) == (count, 2 * count)
+    assert (again["unchanged"], again["endpoints_removed"]) == (count, count)
+    assert (fewer["unchanged"], fewer["disabled"]) == (5, count - 5)
 
 
 def test_names_are_swapped_under_a_unique_index(ctx: Context, database: str, engine: Engine, tmp_path: Path) -> None:

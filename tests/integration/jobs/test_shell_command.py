@@ -254,12 +254,13 @@ def test_a_command_that_kills_its_guard_dies_with_it(ctx: Context, until: Until,
         until(lambda pid=pid: is_gone(int(pid)), "the command and its child ended")  # type: ignore[misc]
 
 
-def test_many_runs_leave_nothing_behind(ctx: Context) -> None:
+@pytest.mark.parametrize("rounds", [8, pytest.param(24, marks=pytest.mark.long)])
+def test_many_runs_leave_nothing_behind(ctx: Context, rounds: int) -> None:
     """No descriptor and no child, whether they end well, badly, or never start."""
     command(ctx, command=["true"])
     before = sorted(Path("/proc/self/fd").iterdir())
     children = psutil.Process().children()
-    for round_ in range(24):
+    for round_ in range(rounds):
         if round_ % 4 == 1:
             command(ctx, command=["false"], check=False)
         elif round_ % 4 == 2:

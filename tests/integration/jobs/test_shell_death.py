@@ -152,7 +152,8 @@ except ChildProcessError:
     assert output_of(start(code)).split("\n")[:3] == ["stopped", "stopped", "no child left"]
 
 
-def test_a_timeout_at_any_instruction_leaves_nothing_behind(start: Any) -> None:
+@pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.long)])
+def test_a_timeout_at_any_instruction_leaves_nothing_behind(start: Any, step: int) -> None:
     """It arrives as an exception between any two instructions, those around the forks included."""
     code = """
 import ctypes
@@ -167,7 +168,7 @@ def reap():
 command(ctx, command=["true"])
 before = sorted(os.listdir("/proc/self/fd"))
 interrupted = 0
-for round_ in range(50):
+for round_ in range(0, 50, STEP):
     limited = Context(run_id="a-run", job="shell.command", deadline_ns=0)
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.0003 * (round_ + 1))
@@ -180,14 +181,17 @@ for round_ in range(50):
     assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set()
 print(interrupted)
 """
-    assert output_of(start(code)).strip() == "50"
+    assert output_of(start(code.replace("STEP", str(step)))).strip() == str(len(range(0, 50, step)))
 
 
-def test_a_worker_killed_at_any_moment_leaves_nothing_behind(start: Any, until: Until, tmp_path: Path) -> None:
+@pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.long)])
+def test_a_worker_killed_at_any_moment_leaves_nothing_behind(
+    start: Any, until: Until, tmp_path: Path, step: int
+) -> None:
     """Between the forks, before the kernel was asked to tell, and after: the parents are checked once more."""
     marker = f"tenure-test-{os.getpid()}-{tmp_path.name}"
     code = """
-for round_ in range(80):
+for round_ in range(0, 80, STEP):
     worker = os.fork()
     if worker == 0:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -200,7 +204,7 @@ for round_ in range(80):
     os.waitpid(worker, 0)
 print("done")
 """
-    assert output_of(start(code, MARKER=marker)).strip() == "done"
+    assert output_of(start(code.replace("STEP", str(step)), MARKER=marker)).strip() == "done"
 
     def is_marked(process: psutil.Process) -> bool:
         try:

@@ -58,7 +58,11 @@ def test_the_last_words_of_a_failed_run_are_in_its_error(shop: WorkerKit) -> Non
 
 def test_a_run_past_its_soft_timeout_says_what_it_was_doing(shop: WorkerKit) -> None:
     """The command is asked to end and may say why; the worker goes on."""
-    run_id = put(shop, "trap 'echo stuck at step 2; exit' TERM; echo step 1; while :; do :; done", soft_timeout_s=2.0)
+    run_id = put(
+        shop,
+        "trap 'echo stuck at step 2; exit' TERM; echo step 1; while :; do sleep 0.1; done 2>/dev/null",
+        soft_timeout_s=2.0,
+    )
     found = fork(shop, ended=1).report()
 
     error = found.errors[run_id]

@@ -111,7 +111,7 @@ def test_all_children_killed_at_once_all_come_back(make_tree: Make) -> None:
     tree.nobody_is_left()
 
 
-@pytest.mark.parametrize("restarts", [40, pytest.param(100, marks=pytest.mark.long)])
+@pytest.mark.parametrize("restarts", [10, pytest.param(100, marks=pytest.mark.long)])
 def test_restarts_leave_the_parent_as_it_was(make_tree: Make, restarts: int) -> None:
     """No descriptor, no zombie, no memory that grows with every restart."""
     tree = make_tree(

@@ -111,12 +111,13 @@ def test_an_agent_that_dies_in_the_middle_of_a_replacement_changes_nothing() -> 
 
 
 @pytest.mark.parametrize("grace_s", share([20.0, 0.0], 2))
-def test_a_retired_worker_may_finish_a_run_of_an_hour(grace_s: float) -> None:
+@pytest.mark.parametrize("run_s", [600.0, pytest.param(3600.0, marks=pytest.mark.long)])
+def test_a_retired_worker_may_finish_a_long_run(grace_s: float, run_s: float) -> None:
     """A replacement has no hurry: the run has a deadline of its own, and the grace counts from its end."""
-    world = world_of(lambda name, _: replace(GOOD, term_s=3600.0) if name == "worker-io-0" else GOOD, grace_s=grace_s)
-    world.kernel.deadline_words["worker-io-0"] = START_NS + 3700 * SECOND_NS
+    world = world_of(lambda name, _: replace(GOOD, term_s=run_s) if name == "worker-io-0" else GOOD, grace_s=grace_s)
+    world.kernel.deadline_words["worker-io-0"] = START_NS + int(run_s + 100) * SECOND_NS
     world.ask(3, "worker-io-0", Verb.RECYCLE, "worker-io-0", 1)
-    assert run_until(world, 3650) == 0
+    assert run_until(world, run_s + 50) == 0
     assert [number for _, number in world.kernel.of("worker-io-0")[0].got] == [Signals.SIGTERM]
 
 

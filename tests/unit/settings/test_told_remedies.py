@@ -50,11 +50,12 @@ def problems(tmp_path: Path) -> Any:
     return found
 
 
-def test_whoever_is_told_to_quote_a_value_can(problems: Any) -> None:
+@pytest.mark.parametrize("values", [(5, True), pytest.param((5, 1_798_761_600, 2.5, True), marks=pytest.mark.long)])
+def test_whoever_is_told_to_quote_a_value_can(problems: Any, values: tuple[float, ...]) -> None:
     """Of every text of the settings, with numbers and a truth value in its place."""
     quoted = []
     for path in places(settings_shape()):
-        for value in (5, 1_798_761_600, 2.5, True):
+        for value in values:
             told = [where for where, remedy in problems(written(path, value)).items() if remedy == "quote it"]
             if told and path[-1] != "ics":  # which names a file, and it may be called so
                 quoted.append(path)
