@@ -10,7 +10,7 @@ Guarantees
 Does not guarantee
     That a worker knows the job: a run of an unknown job waits, and is dead after ten minutes.
 
-Connections are one for each thread, and one for each event loop; a forked child makes its own.
+Connections are one for each thread, and one for each event loop, with which it ends; a forked child makes its own.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from supervisor.store.producer.batching import EnqueueBatcher, PackedRun
 from supervisor.store.producer.bulk import BatchStream, Totals
 from supervisor.store.producer.destination import Destination
 from supervisor.store.producer.job_templates import JobTemplates
+from supervisor.store.producer.loop_stores import LoopStores
 from supervisor.store.producer.options import Args, Each, EnqueueOptions, JobRef, ManyOptions, unknown_option
 from supervisor.store.producer.run_asking import RunQueries
 from supervisor.store.producer.tracing import traceparent_of
@@ -104,7 +105,7 @@ class Producer:
         # A connection that two processes share gives each the other's replies.
         self._pid = os.getpid()
         self._local = threading.local()
-        self._by_loop: WeakKeyDictionary[Any, AsyncStore] = WeakKeyDictionary()
+        self._loop_stores = LoopStores(self._open_async)
         self._batchers: WeakKeyDictionary[Any, EnqueueBatcher] = WeakKeyDictionary()
         waits = RunWaits(self.keys, open_store=self._open, clock=self._clock, entropy=self._entropy)
         self._asking = RunQueries(
@@ -230,8 +231,7 @@ class Producer:
     async def close_async(self) -> None:
         """Drop this event loop's connection, and that of waiting if nobody waits. The producer may be used again."""
         await self.asking.waits.close_async()
-        if (store := self._by_loop.pop(asyncio.get_running_loop(), None)) is not None:
-            await store.close()
+        await self._loop_stores.close()
 
     def _prepared(self, job: JobRef, make: Callable[[], M]) -> Generator[Call[Any] | Command, Any, M]:
         """Make one or many runs of ``job``, with its card at hand if it needs one, and check their destination."""
@@ -335,7 +335,4 @@ class Producer:
         self._refuse_in_tests()
         if self._pid != os.getpid():
             self._forget()
-        loop = asyncio.get_running_loop()
-        if (store := self._by_loop.get(loop)) is None:
-            store = self._by_loop[loop] = self._open_async()
-        return store
+        return self._loop_stores.current()
