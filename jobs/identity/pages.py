@@ -31,6 +31,7 @@ _TOTAL = {"total", "totalcount", "totalitems", "totalresults", "totalelements", 
 _PAGES = {"totalpages", "pagecount", "pages", "lastpage"}
 _AROUND = {"meta", "metadata", "paging", "pagination", "page", "pageinfo", "links", "next"}
 _LINK = re.compile(r"""<([^<>]{1,4096})>([^<]{0,1024})""")
+_NUMBER = re.compile(r"\d{1,20}")  # some servers write numbers as texts
 _REL_NEXT = re.compile(r""";\s*rel\s*=\s*(?:"[^"]*\bnext\b[^"]*"|next\b)""", re.IGNORECASE)
 
 
@@ -69,9 +70,9 @@ def paging_of(document: Mapping[str, Any], headers: Mapping[str, str]) -> Paging
             more = more or f"{path} is true"
         elif value is False and key in _LAST:
             more = more or f"{path} is false"
-        elif isinstance(value, int) and not isinstance(value, bool):
-            items = max(items, value if key in _TOTAL else 0)
-            pages = max(pages, value if key in _PAGES else 0)
+        elif isinstance(value, int | str) and _NUMBER.fullmatch(str(value)):
+            items = max(items, int(value) if key in _TOTAL else 0)
+            pages = max(pages, int(value) if key in _PAGES else 0)
     return Paging(address, more, items, pages)
 
 

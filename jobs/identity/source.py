@@ -267,19 +267,21 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         headers: http.client.HTTPMessage,
         newurl: str,
     ) -> urllib.request.Request | None:
+        fp.close()  # unread: urllib would read all of a body that nobody looks at, of whatever size
         if req.full_url.startswith("https://") and not newurl.startswith("https://"):
             raise urllib.error.URLError("it redirects from https to something else")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def _fetch(opener: urllib.request.OpenerDirector, url: str, label: str, *, token: str | None) -> _Answer:
-    headers = {"Accept": "application/json", "User-Agent": "tenure"}
-    request = urllib.request.Request(url, headers=headers)  # noqa: S310 - the scheme was checked
+    wanted = {"Accept": "application/json", "User-Agent": "tenure"}
+    request = urllib.request.Request(url, headers=wanted)  # noqa: S310 - the scheme was checked
     if token is not None:
         request.add_unredirected_header("Authorization", f"Bearer {token}")  # for this server, not where it points
     try:
         with opener.open(request, timeout=READ_TIMEOUT_S) as response:
-            told = {name.lower(): value for name, value in response.headers.items()}
+            headers = response.headers  # of which one, Link for instance, may come in several lines
+            told = {name.lower(): ", ".join(headers.get_all(name, ())) for name in headers}
             answer = _Answer(response.read(SOURCE_BYTES_MAX + 1), told, response.url)
             is_partial = response.status == PARTIAL
     except urllib.error.HTTPError as error:

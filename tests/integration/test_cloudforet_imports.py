@@ -34,6 +34,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._answer(200, SHARED.encode())
             case "/large":
                 self._answer(200, b"#" * (BYTES_MAX + 1))
+            case "/redirected":
+                self._answer(302, b"half", Location="/shared.yaml", **{"Content-Length": "1000000000"})
             case "/elsewhere":
                 self._answer(302, b"", Location="file:///etc/hostname")
             case "/never":
@@ -105,12 +107,13 @@ def test_x12_an_import_over_http_works(tmp_path: Path, server: str) -> None:
         ("{url: '{server}/slowly/in/body', timeout: 300ms, {pin}}", "did not answer within 0.3s"),
         ("{url: 'http://127.0.0.1:1/x', {pin}}", "cannot be reached"),
         ("{url: '{server}/shared.yaml', {pin}}", "has another sha256"),
+        ("{url: '{server}/redirected', {pin}}", "has another sha256"),
     ],
 )
 def test_an_answer_that_cannot_be_used_is_a_problem_with_its_reason(
     tmp_path: Path, server: str, entry: str, why: str
 ) -> None:
-    """Missing, too large, redirected off the network, silent, a byte at a time, closed, changed."""
+    """Missing, too large, redirected off the network, silent, a byte at a time, closed, changed; a redirect unread."""
     found = problem(tmp_path, entry.replace("{server}", server).replace("{pin}", PIN))
     assert found.startswith(f"{tmp_path}/config.yaml:3: IMPORT[0]: http://127.0.0.1:")
     assert why in found

@@ -154,11 +154,11 @@ def _opener(left_s: Callable[[], float], *, is_pinned: bool) -> OpenerDirector:
     """Return an opener that speaks HTTP and nothing else, through redirects too; plain only for a pinned text."""
     from urllib import request  # noqa: PLC0415 - as below
 
-    from supervisor.importers.cloudforet.http_fetch import PlainHandler, SecureHandler  # noqa: PLC0415
+    from supervisor.importers.cloudforet.http_fetch import PlainHandler, Redirects, SecureHandler  # noqa: PLC0415
 
     opener = request.OpenerDirector()
     kinds = [request.ProxyHandler, request.UnknownHandler, request.HTTPDefaultErrorHandler]
-    kinds += [request.HTTPRedirectHandler, request.HTTPErrorProcessor]
+    kinds += [Redirects, request.HTTPErrorProcessor]
     for handler in (*(kind() for kind in kinds), SecureHandler(left_s), *([PlainHandler(left_s)] if is_pinned else [])):
         opener.add_handler(handler)
     return opener

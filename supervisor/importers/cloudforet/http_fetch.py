@@ -1,5 +1,7 @@
 """HTTP within one deadline for connections, headers, redirects and body, however slowly the bytes come.
 
+Of an answer that redirects no body is read.
+
 Does not guarantee
     That a name is looked up within it: that ends by the resolver's own time. A proxy may take as long again for TLS.
 """
@@ -11,7 +13,7 @@ import io
 import socket
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import IO, Any
 from urllib import request
 
 LeftS = Callable[[], float]
@@ -94,3 +96,12 @@ class SecureHandler(request.HTTPSHandler):
     def https_open(self, req: request.Request) -> http.client.HTTPResponse:
         """Ask over a new connection."""
         return self.do_open(partial(_TimedTlsConnection, self._left_s), req)
+
+
+class Redirects(request.HTTPRedirectHandler):
+    """Follows redirects."""
+
+    def redirect_request(self, req: request.Request, fp: IO[bytes], *args: Any) -> request.Request | None:
+        """Return the request that an answer asks for."""
+        fp.close()  # unread: urllib would read all of a body that nobody looks at, of whatever size
+        return super().redirect_request(req, fp, *args)

@@ -97,6 +97,17 @@ def test_a_source_is_read_over_http_with_a_token(
         assert connection.scalars(select(domains.c.source)).all() == [url.partition("?")[0]]
 
 
+def test_of_an_answer_that_redirects_nothing_else_is_read(ctx: Context, database: str, upstream: Any) -> None:
+    """Its body has no bound, and nobody would look at it."""
+    server, url = upstream()
+    there, there_url = upstream()
+    there.document = page("a")[0]
+    server.status, server.location = 302, there_url
+    server.pages = {"/domains?page=1": (b"half", {"Content-Length": "1000000000"})}
+
+    assert domain_sync(ctx, database=database, source=url)["created"] == 1
+
+
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
@@ -150,12 +161,12 @@ def page(*names: str, headers: dict[str, str] | None = None, **told: Any) -> tup
 def test_a_list_in_pages_is_read_to_its_end(
     ctx: Context, database: str, engine: Engine, upstream: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the address in the document, then by that in the header; each page is asked for with the token."""
+    """By the address in the document, then by that in one of two headers; each page is asked for with the token."""
     monkeypatch.setenv("UPSTREAM_TOKEN", "secret")
     server, url = upstream()
     server.pages = {
         "/domains?page=1": page("a", "b", next=url.replace("page=1", "page=2"), total_count=5),
-        "/domains?page=2": page("c", "d", headers={"Link": '</domains?page=3>; rel="next"'}),
+        "/domains?page=2": page("c", "d", headers={"Link": '</domains?page=3>; rel="next"', "link": "</>; rel=last"}),
         "/domains?page=3": page("e", next=None),
     }
 
@@ -172,6 +183,7 @@ def test_a_list_in_pages_is_read_to_its_end(
         ({"1": page("a", next_cursor="x")}, "is not the whole list: next_cursor is set"),
         ({"1": page("a", has_more=True)}, "has_more is true"),
         ({"1": page("a", total_count=500)}, "there are 500 and lists 1"),
+        ({"1": page("a", total_count="500")}, "there are 500 and lists 1"),
         ({"1": page("a", headers={"X-Total-Count": "500"})}, "there are 500 and lists 1"),
         ({"1": page("a", total_pages=5)}, "there are 5 pages, and 1 was read"),
         ({"1": page("a", next="?page=1")}, "has no last page: 1 were read"),
