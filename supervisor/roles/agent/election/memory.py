@@ -74,6 +74,8 @@ class ElectionMemory:
         self.lease = Memory(floor=epoch, epoch=epoch, believed_ns=self._at.timing.duration_ns if is_anothers else 0)
         if term.trusted_until_ns:
             self.held_until_ms = header.answered_ms + self._at.timing.duration_ms
+        if header.data_loss_epoch == 1:
+            self.loss = Loss.DATA  # it found one that no term had followed yet
 
     def saw(self, view: LeaseView) -> None:
         """Note the facts common to every reply; detect a loss of data in Redis."""
