@@ -12,7 +12,7 @@ Guarantees
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from supervisor.core.network import MARK, userinfo_of
@@ -135,7 +135,7 @@ def _native(
         "schedules": schedules,
         "log": read_log(root, report),
         "replica": read_replica(root),
-        "redis": _redis(entries, layers.is_remote, report, has_redis=has_redis),
+        "redis": _redis(entries, layers, report, has_redis=has_redis),
     }
     own = {
         "packages": read_packages(root, [*backends, *handlers], layers.is_remote, report),
@@ -148,14 +148,12 @@ def _native(
     return Node({key: node for key, node in found.items() if node is not None}, root.origin)
 
 
-def _redis(
-    entries: Mapping[str, Node], is_remote: Callable[[Node], bool], report: ImportReport, *, has_redis: bool
-) -> Node | None:
+def _redis(entries: Mapping[str, Node], layers: Layers, report: ImportReport, *, has_redis: bool) -> Node | None:
     if has_redis:
         if entries:
             report.notice("redis.url is set, so the host, port and credentials in QUEUES are not used")
         return None
-    redis = read_redis(dict(entries), is_remote, report)
+    redis = read_redis(dict(entries), layers.emptied, layers.is_remote, report)
     if redis is None:
         report.notice("QUEUES names no host, so the embedded server is used; redis.url names another")
     return redis

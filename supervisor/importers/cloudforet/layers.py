@@ -72,6 +72,8 @@ class Layers:
         self.root = Node({}, "default")
         self.files: list[Path] = []
         self._remote: set[str] = set()
+        self.emptied: list[tuple[TreePath, Node]] = []
+        """What stood under QUEUES, which says where Redis is, and came over the network as null then."""
 
     def is_remote(self, node: Node) -> bool:
         """Return whether a value came over the network, and no file demands that very text."""
@@ -243,6 +245,9 @@ class Layers:
             before = merged.get(key)
             if before is None or before.value is None or child.value is None:
                 merged[key] = child
+                is_lost = before is not None and before.value is not None
+                if is_lost and (*path, key)[0] == "QUEUES" and self.is_remote(child):
+                    self.emptied.append(((*path, key), child))
             elif isinstance(before.value, dict) and isinstance(child.value, dict):
                 merged[key] = self._merged(before, child, (*path, key))
             elif isinstance(before.value, dict) != isinstance(child.value, dict):

@@ -8,7 +8,7 @@ Guarantees
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -88,8 +88,18 @@ def _check_backend(entry: Node, path: Path, known: str, kind: str, report: Impor
         report.remark(backend, (*path, "backend"), text)
 
 
-def read_redis(entries: dict[str, Node], is_remote: Callable[[Node], bool], report: ImportReport) -> Node | None:
-    """Return the native ``redis`` that all queues agree on; None without a host."""
+def read_redis(
+    entries: dict[str, Node],
+    emptied: Sequence[tuple[Path, Node]],
+    is_remote: Callable[[Node], bool],
+    report: ImportReport,
+) -> Node | None:
+    """Return the native ``redis`` that all queues agree on; None without a host.
+
+    ``emptied``: places of queues that were there, and are null in a document of the network.
+    """
+    for path, node in emptied:
+        _refuse(node, path, report)
     described = [(name, entry) for name, entry in entries.items() if _place(entry)]
     if not described:
         return None
@@ -115,11 +125,14 @@ def _place(entry: Node) -> dict[str, Any]:
 
 def _refuse_remote(name: str, entry: Node, is_remote: Callable[[Node], bool], report: ImportReport) -> None:
     for key in (*_PLACE, *_TLS):
-        node = entry.child(key)
+        node = entry.given(key)
         if node is not None and is_remote(node):
-            message = "came over the network, which may choose no Redis: what runs is decided there"
-            remedy = "write it into a local file, set redis.url, or pin the import with sha256"
-            report.problem(node, ("QUEUES", name, key), message, remedy)
+            _refuse(node, ("QUEUES", name, key), report)
+
+
+def _refuse(node: Node, path: Path, report: ImportReport) -> None:
+    message = "came over the network, which may choose no Redis: what runs is decided there"
+    report.problem(node, path, message, "write it into a local file, set redis.url, or pin the import with sha256")
 
 
 def _compare(first_name: str, first: Node, name: str, entry: Node, report: ImportReport) -> None:

@@ -17,6 +17,7 @@ REMOTE = (
     "QUEUES: {q: {backend: spaceone.core.queue.redis_queue.RedisQueue, channel: c}}\n"
     "SCHEDULERS: {s: {backend: spaceone.identity.task.S, queue: q, interval: 60}}\n"
 )
+NO_HOST = REMOTE.partition("SCHEDULERS")[0]
 HANDLER = "SCHEDULERS: {s: {handler: spaceone.identity.tool, interval: 60}}\n"
 CODE = "came over the network, which may choose no code"
 NO_REDIS = "came over the network, which may choose no Redis: what runs is decided there"
@@ -110,6 +111,27 @@ def test_what_comes_over_the_network_chooses_no_redis(
     loaded = cloudforet.loads(local, environ={"TENURE_REDIS__URL": "redis://redis/0"})
     assert loaded.settings.redis.url.get_secret_value() == "redis://redis/0"
     assert loaded.settings.redis.password is None
+
+
+@pytest.mark.parametrize(
+    ("texts", "problem"),
+    [
+        (["QUEUES: {q: {host: null, port: null}}\n"], f"QUEUES.q.host: {NO_REDIS}"),
+        (["QUEUES: {q: null}\n", NO_HOST], f"QUEUES.q: {NO_REDIS}"),
+        (["QUEUES:\n", NO_HOST], f"QUEUES: {NO_REDIS}"),
+        (["application_worker: {QUEUES: null}\n", NO_HOST], f"QUEUES: {NO_REDIS}"),
+    ],
+)
+def test_what_comes_over_the_network_takes_no_redis_away(
+    cloudforet: CloudforetDesk, remote: dict[str, str], texts: list[str], problem: str
+) -> None:
+    """Without the place of a local file each replica would use a server of its own, and all run every schedule."""
+    remote |= {f"{URL}{number}": text for number, text in enumerate(texts)}
+    local = f"GLOBAL:\n  {QUEUES}  {HANDLER}packages: [spaceone.identity]\nIMPORT: {list(remote)}\n"
+
+    assert any(problem in each for each in cloudforet.problems(local))
+    loaded = cloudforet.loads(local, environ={"TENURE_REDIS__URL": "redis://redis/0"})
+    assert loaded.settings.redis.url.get_secret_value() == "redis://redis/0"
 
 
 def test_a_text_whose_digest_is_in_a_file_counts_as_that_file(
