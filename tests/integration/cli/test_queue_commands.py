@@ -179,15 +179,6 @@ def test_runs_of_a_queue_that_cannot_be_read_hide_no_others(
     assert (alone.code == 0, "another type" in alone.err) == (False, True)
 
 
-def test_workers_are_listed_although_a_queue_cannot_be_read(world: StoreCalls, invoke: Invoke) -> None:
-    """Its runs are missing beside them, and it is named."""
-    world.enqueue(envelope("c", queue="broken"))
-    world.raw.set(world.keys.queue("broken").run, "another program's")
-    listed = invoke("worker", "list", "-o", "json")
-    assert (listed.code, rows(listed)) == (3, [])
-    assert "queue broken: " in listed.err
-
-
 def test_a_queue_is_moved_and_purged(world: StoreCalls, invoke: Invoke) -> None:
     """All that waits, or the runs of one job."""
     world.enqueue(*(envelope(f"many{n}", job="tests.many") for n in range(250)))

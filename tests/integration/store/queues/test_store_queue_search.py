@@ -10,6 +10,7 @@ import pytest
 from supervisor.core.effects import Call, drive
 from supervisor.core.errors import StoreRefusedError
 from supervisor.operations import runs as operations
+from supervisor.operations import workers
 from supervisor.operations.runs import UnknownRunError
 from supervisor.store.queues.control import CancelCode, QueueControl
 from supervisor.store.queues.run_records import RunEnds
@@ -90,6 +91,19 @@ def test_a_foreign_key_of_one_queue_refuses_no_search_for_a_run(world: StoreCall
         drive(operations.show(world.keys, "perhaps-there", is_thorough=True), world.run)
     with pytest.raises(StoreRefusedError, match="another type"):
         world.run(world.queues.show("perhaps-there", ["a"]))
+
+
+def test_workers_are_listed_although_a_queue_cannot_be_read(world: StoreCalls) -> None:
+    """The runs of that queue are missing beside them, and it is named."""
+    world.open(S)
+    world.enqueue(envelope("r", queue="b"))
+    assert world.fetch(S, queues=["b"]) == ["r"]
+    world.raw.sadd(world.keys.queues, "a")
+    world.raw.set(world.keys.queue("a").run, "another program's")
+    told: list[str] = []
+    listing = workers.overview(world.keys, wait_s=0, tell_refused=lambda name, _: told.append(name))
+    (found,) = drive(listing, lambda effect: world.run(effect) if isinstance(effect, Call) else None)
+    assert (found.session, found.runs, told) == (S, ["r"], ["a"])
 
 
 def test_many_queues_are_searched_page_by_page(world: StoreCalls) -> None:
