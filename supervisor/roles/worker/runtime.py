@@ -77,7 +77,7 @@ class WorkerRuntime:
         self.clock = clock
         self.queues = Queues(keys)
         self.presence = WorkerHeartbeat(child)
-        pipeline = Pipeline(child.settings, clock, kind)
+        self._pipeline = pipeline = Pipeline(child.settings, clock, kind)
         self.calling = JobInvoker(
             kind=kind, clock=clock, producer=producer, on_ill=self.presence.resources, pipeline=pipeline
         )
@@ -248,8 +248,8 @@ class WorkerRuntime:
             self._foreign_keys.report(reply, self.clock.elapsed_ns())
 
     def tick(self) -> None:
-        """Follow the limits of this process: it asks for its successor once it has reached one."""
-        self._recycling.tick(self.clock.elapsed_ns())
+        """Follow the limits of this process: it asks for its successor once it has reached one, or hooks hang."""
+        self._recycling.tick(self.clock.elapsed_ns(), is_stuck=self._pipeline.is_stuck)
 
     def flush(self, *, is_last: bool = False) -> None:
         """Write numbers and log lines of runs that have ended; with ``is_last`` those of the present second too."""

@@ -9,7 +9,8 @@ Guarantees
 
 Does not guarantee
     That a method which does not return is ended: its thread is given up, and so is its place among the threads. A
-    coroutine method that swallows its cancellation holds its run until the run's own timeout, which kills the process.
+    process that loses half of these asks for its successor. A coroutine method that swallows its cancellation holds its
+    run until the run's own timeout, which kills the process.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import asyncio
 import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from supervisor.roles.worker.attempt.webhooks import Webhook
 
 THREADS_MAX = 8
+HUNG_MAX, HUNG_NS = THREADS_MAX // 2, 30 * SECOND_NS
 FURTHER_MAX = 10_000
 
 
@@ -116,6 +118,7 @@ class Pipeline:
         self._clock = clock
         self._known: HookRegistry | None = None
         self._threads: ThreadPoolExecutor | None = None
+        self._late: dict[Future[Any], int] = {}  # calls that did not return in time, and since when they are late
         self._webhooks: list[Webhook] = []
         self._waiting = RefusedRuns()
         self._further: OrderedDict[RunKey, tuple[int, int]] = OrderedDict()  # the same, where those have all the room
@@ -177,11 +180,11 @@ class Pipeline:
         """
         try:
             method = asked.method(name)
-            future = self._pool().submit(copy_context().run, partial(_here, method, args, asked.timeout_s))
+            future = self._submit(asked, method, args)
             try:
                 return future.result(asked.timeout_s)
             finally:
-                future.cancel()
+                self._let_go(future)
         except TimeoutError:
             raise HookFailedError(f"did not answer within {asked.timeout_s:g} s") from None
         except Exception as error:
@@ -194,8 +197,11 @@ class Pipeline:
             async with asyncio.timeout(asked.timeout_s):
                 if inspect.iscoroutinefunction(method):
                     return await method(*args)
-                called = partial(copy_context().run, partial(_here, method, args, asked.timeout_s))
-                return await asyncio.get_running_loop().run_in_executor(self._pool(), called)
+                future = self._submit(asked, method, args)
+                try:
+                    return await asyncio.wrap_future(future)
+                finally:
+                    self._let_go(future)
         except TimeoutError:
             raise HookFailedError(f"did not answer within {asked.timeout_s:g} s") from None
         except asyncio.CancelledError as error:
@@ -206,10 +212,22 @@ class Pipeline:
         except (Exception, SystemExit, KeyboardInterrupt) as error:
             raise _failure(error) from error
 
-    def _pool(self) -> ThreadPoolExecutor:
+    def _submit(self, asked: BoundHook, method: Callable[..., Any], args: tuple[Any, ...]) -> Future[Any]:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="hook")
-        return self._threads
+        return self._threads.submit(copy_context().run, partial(_here, method, args, asked.timeout_s))
+
+    def _let_go(self, future: Future[Any]) -> None:
+        """Wait for a call no longer; one that goes on keeps its thread."""
+        if not (future.cancel() or future.done()):
+            self._late[future] = self._clock.elapsed_ns()
+            future.add_done_callback(lambda done: self._late.pop(done, None))
+
+    @property
+    def is_stuck(self) -> bool:
+        """True if calls that hang keep so many threads that the process is to be replaced: nothing ends a thread."""
+        late_ns = self._clock.elapsed_ns() - HUNG_NS
+        return len(self._late) >= HUNG_MAX and sum(since <= late_ns for since in [*self._late.values()]) >= HUNG_MAX
 
     async def close_async(self, within_s: float) -> None:
         """Close the connections that webhooks kept, and let threads go; returns after ``within_s`` at the latest."""

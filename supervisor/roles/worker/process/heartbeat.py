@@ -321,13 +321,13 @@ class RecyclingLimits:
         self._ask_at_ns = 0
         self._baseline_kib = 0
 
-    def tick(self, now_ns: int) -> None:
-        """Ask to be replaced if it is time. Cheap: memory is looked at every few seconds only."""
+    def tick(self, now_ns: int, *, is_stuck: bool = False) -> None:
+        """Ask to be replaced if it is time, or its hooks hang. Cheap: memory is looked at every few seconds only."""
         runs = self._presence.row.done
         if now_ns >= self._look_at_ns:
             self._look_at_ns = now_ns + LOOK_NS
             self._measure(runs, now_ns)
-        reason = self._reason(runs, now_ns)
+        reason = {"reason": "hooks"} if is_stuck else self._reason(runs, now_ns)
         if reason is not None and now_ns >= self._ask_at_ns and self._presence.request(Verb.RECYCLE):
             if self._ask_at_ns == 0:
                 log.info("worker_recycles", **reason)

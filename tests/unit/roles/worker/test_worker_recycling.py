@@ -133,3 +133,12 @@ def test_the_system_tells_how_large_a_process_is() -> None:
     """In KiB; and where it does not, nothing is recycled for growth."""
     assert 1 * MIB < resident_kib() < 10_000 * MIB
     assert resident_kib(2**22 + 1) == 0, "above every number that Linux gives out"
+
+
+def test_a_process_whose_hooks_hang_asks_without_any_limit() -> None:
+    """Nothing else ends their threads; asked once, and again only after a while."""
+    stage = Stage({})
+    for _ in range(2):
+        stage.subject.tick(stage.clock.now_ns, is_stuck=True)
+
+    assert (stage.row.request_number, stage.row.request_verb) == (1, Verb.RECYCLE)
