@@ -244,7 +244,8 @@ class AsyncPool:
                 continue  # a foreign key of one queue hides no suspect of another
             except StoreUnavailableError:
                 return  # the next turn meets the outage and tells of it
-            waiting += count.suspects.get(self._runtime.kind, 0)
+            if count.paused is None:  # else nobody may take one, however much room there is
+                waiting += count.suspects.get(self._runtime.kind, 0)
         self._suspects.looked(waiting, idle_by_ns=self._presence.idle_by_ns)
         if self._suspects.is_quiet:
             # Nothing else may happen until then.

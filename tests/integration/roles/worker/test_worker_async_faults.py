@@ -11,10 +11,12 @@ import pytest
 
 from supervisor.core.model import Kind
 from supervisor.core.supervision.states import ChildState
+from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.polling import poll
 from supervisor.roles.worker.polling.poll import SessionLostError
 from supervisor.roles.worker.pools import async_pool
 from supervisor.roles.worker.pools.async_pool import AsyncPool
+from supervisor.store.queues.control import QueueControl
 from tenure import Context, Retry, job
 from tests.integration.roles.worker.worker_fixture import Faulty, WorkerKit, until
 
@@ -294,6 +296,28 @@ async def test_a_worker_that_made_room_in_vain_goes_on(shop: WorkerKit, monkeypa
         await until(lambda: shop.ended(5), what="the suspect at last")
 
     shop.assert_clean()
+
+
+async def test_no_room_is_made_for_a_suspect_of_a_paused_queue(shop: WorkerKit) -> None:
+    """Nobody may take it, and as long as the pause lasted other queues got next to nothing beside long jobs."""
+
+    @job("accused")
+    async def accused() -> None: ...
+
+    shop.suspect(shop.enqueue("accused"), kind=Kind.ASYNC)
+    control = QueueControl(shop.server.keys)
+    shop.store.run(control.pause("default"))
+    runtime, store = shop.runtime(), shop.server.async_store()
+    runtime.presence._deadlines.append(runtime.clock.elapsed_ns() + 60 * SECOND_NS)  # of what it executes
+    pool = AsyncPool(runtime, store)
+    pool._loop = asyncio.get_running_loop()
+    await pool._look_for_suspects()
+    assert not runtime.suspects.is_quiet
+
+    shop.store.run(control.resume("default"))
+    await pool._look_for_suspects()
+    await store.close()
+    assert runtime.suspects.is_quiet
 
 
 async def test_a_mistake_of_ours_ends_the_process_and_not_the_silence(
