@@ -55,8 +55,9 @@ local function inform(...)
 end
 
 -- A text that anybody may have written, cut where nothing of ours is so long: twice the largest envelope, which nobody can read
--- then. A reply with such texts would come too late, each time that it is asked for.
-local READ_MAX = 131072
+-- then. A reply with such texts would come too late, each time that it is asked for, or keep busy who gets it. Lines of history
+-- are cut at LINE_MAX.
+local READ_MAX, LINE_MAX = 131072, 4096
 local function readable(text)
   return #text > READ_MAX and string.sub(text, 1, READ_MAX) or text
 end

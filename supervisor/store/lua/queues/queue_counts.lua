@@ -6,10 +6,11 @@
 --
 -- Returns  now_ms, six ready counts (async high, normal, low, then sync), two suspect counts (async, sync), running,
 --          later, dead, next_due_ms or empty, whether it is paused, why, heads of the six ready lists (data or empty),
---          how many wait for a concurrency key, then the counters as name, value …
+--          how many wait for a concurrency key, then the counters as name, value …; none of them where somebody else wrote
+--          very many
 --          Entries that no longer stand for a run (lib/queue.lua) are not counted.
 local reply = { whole(now_ms()) }
-local heads, stale, STALE_MAX = {}, {}, 1000
+local heads, stale, STALE_MAX, COUNTERS_MAX, COUNTER_MAX = {}, {}, 1000, 100, 64
 if redis.call('HLEN', keys.stale(queue)) <= STALE_MAX then -- else it is not worth the time
   local entries = redis.call('HGETALL', keys.stale(queue))
   for n = 1, #entries, 2 do
@@ -43,7 +44,9 @@ for _, data in ipairs(heads) do
   reply[#reply + 1] = data
 end
 reply[#reply + 1] = redis.call('HLEN', keys.blocked(queue))
-for _, item in ipairs(redis.call('HGETALL', keys.stat(queue))) do
-  reply[#reply + 1] = item
+if redis.call('HLEN', keys.stat(queue)) <= COUNTERS_MAX then -- ours are some thirty
+  for _, item in ipairs(redis.call('HGETALL', keys.stat(queue))) do
+    reply[#reply + 1] = string.sub(item, 1, COUNTER_MAX)
+  end
 end
 return reply

@@ -26,7 +26,7 @@ for i = 1, #found, 2 do
   local id, n = found[i], #reply
   reply[n + 1], reply[n + 2] = id, found[i + 1]
   reply[n + 3] = readable(redis.call('HGET', keys.data(queue), id) or '')
-  reply[n + 4] = redis.call('HGET', keys.att(queue), id) or ''
-  reply[n + 5] = redis.call('HGET', keys.err(queue), id) or ''
+  reply[n + 4] = readable(redis.call('HGET', keys.att(queue), id) or '')
+  reply[n + 5] = readable(redis.call('HGET', keys.err(queue), id) or '')
 end
 return reply

@@ -47,7 +47,7 @@ local function look(queue)
   local due, died = redis.call('ZSCORE', keys.later(queue), id), redis.call('ZSCORE', keys.dead(queue), id)
   local key = redis.call('HGET', keys.blocked(queue), id)
   local state = token and 'running' or due and 'later' or died and 'dead' or key and 'blocked' or 'queued'
-  return { state, queue, readable(data or ''), redis.call('HGET', keys.att(queue), id) or '', token or '', due or '', died or '',
+  return { state, queue, data or '', redis.call('HGET', keys.att(queue), id) or '', token or '', due or '', died or '',
     redis.call('HGET', keys.err(queue), id) or '', key or '', key and holders_of(key) or '' }
 end
 
@@ -93,7 +93,10 @@ end
 reply[10], reply[11], reply[12], reply[13], reply[14] = result or '', progress or '', shown[9], shown[10], ended or ''
 local job = shown[1] == 'finished' and not result and lines[1] and string.match(lines[1], '^[^|]*|[^|]*|[^|]*|[^|]*|[^|]*|[^|]*|([^|]*)')
 reply[15] = job and redis.call('HGET', keys.jobs, job) or ''
+for n, part in ipairs(reply) do
+  reply[n] = readable(part)
+end
 for _, line in ipairs(lines) do
-  reply[#reply + 1] = line
+  reply[#reply + 1] = string.sub(line, 1, LINE_MAX)
 end
 return reply

@@ -249,6 +249,34 @@ def test_what_is_longer_than_any_envelope_makes_no_reply_long(world: StoreCalls)
         assert 100_000 < size_of(world.run(replace(call, parse=list))) < 1_000_000
 
 
+def test_what_is_told_of_a_run_makes_no_reply_long(world: StoreCalls) -> None:
+    """A page that masked 20 MB of progress kept its process from /livez until it was killed as hung."""
+    world.enqueue(envelope("r"))
+    queue, long = world.keys.queue("default"), b'"' + b"x" * 2_000_000 + b'"'
+    for key in (world.keys.progress("r"), world.keys.result("r"), world.keys.ended("r")):
+        world.raw.set(key, b"1 " + long)
+    for hash_ in (queue.att, queue.err):
+        world.raw.hset(hash_, "r", long)
+    world.raw.zadd(queue.dead, {"r": 1})
+    world.raw.rpush(queue.hist, b"r|ok|1|s|1|1|j|" + long)
+    reads = QueueReads(world.keys)
+
+    for call in (reads.show("r"), reads.show("r", ["default"]), reads.dead_page("default"), reads.recent("default", 5)):
+        assert size_of(world.run(replace(call, parse=list))) < 1_000_000
+        world.run(call)
+
+
+@pytest.mark.parametrize("fields", [{f"f{n}": 1 for n in range(5000)}, {"f": b"1" * 500_000, b"g" * 500_000: 1}])
+def test_counters_that_somebody_invents_make_no_reply_long(world: StoreCalls, fields: dict[str | bytes, Any]) -> None:
+    """Every replica reads them for its pages and metrics: a million held Redis up for seconds, at each scrape."""
+    world.enqueue(envelope("good"))
+    world.raw.hset(f"{world.keys.queue('default').run.removesuffix('run')}stat", mapping=fields)
+    call = world.queues.counts("default")
+
+    assert size_of(world.run(replace(call, parse=list))) < 10_000
+    assert world.run(call).ready_total == 1
+
+
 def test_a_foreign_count_of_beats_lets_all_sessions_of_the_replica_live(world: StoreCalls) -> None:
     """Others judge a session whose count stands still, so none may stop for the count of another."""
     other = "r.1/w-1/1"
