@@ -316,7 +316,9 @@ class Context(ScheduledTime):
 
     def _steps(self) -> Steps:
         self._leavings().has_steps = True
-        self.steps = self.steps or (self.make_steps or partial(Steps, attempt=self.attempt, clock=self.clock))()
+        if self.steps is None:
+            self.steps = (self.make_steps or partial(Steps, attempt=self.attempt, clock=self.clock))()
+            self.steps.must_end = lambda: self.is_cancelled
         return self.steps
 
     def _leavings(self) -> Leavings:

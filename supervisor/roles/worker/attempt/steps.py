@@ -4,6 +4,7 @@ Guarantees
     A step that was noted as done is not called again by a later attempt of its run: that gets its result.
     It is noted under the fence of the attempt: a process that was taken for dead notes nothing.
     A result has the form that JSON gives it, at once as after an attempt.
+    An outage of Redis is waited out, until the job is asked to end: it charges no attempt and repeats no step.
 
 Does not guarantee
     That a step is executed once: one whose process died before it was noted is executed again.
@@ -11,8 +12,10 @@ Does not guarantee
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -21,7 +24,7 @@ import msgspec
 
 from supervisor.clock import Clock
 from supervisor.core.effects import Call
-from supervisor.core.errors import PayloadTooLargeError, TenureError
+from supervisor.core.errors import PayloadTooLargeError, StoreFullError, StoreUnavailableError, TenureError
 from supervisor.core.json_values import json_of, read_json
 from supervisor.core.model_types import plain_model
 from supervisor.core.units import MILLISECOND_NS
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
 NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,100}", re.ASCII)
 UNFINISHED_MS = 30 * 86_400_000
 """How long steps of a run are kept that has not ended: from one attempt to the next."""
+
+AGAIN_S = 0.5
 
 
 class StepError(TenureError):
@@ -56,6 +61,9 @@ class Steps:
         self.records: dict[str, Step] = {}
         """How the steps of this attempt ended."""
 
+        self.must_end: Callable[[], bool] = lambda: False
+        """Returns whether the job was asked to end, so that it has no time to wait for Redis."""
+
     def step(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call ``function``, or return its result of an earlier attempt."""
         with self._begun(name):
@@ -74,7 +82,7 @@ class Steps:
         except Exception as error:
             _, data = self._ended(name, started_ns, error=error)
             with suppress(TenureError):  # the step's own error tells more
-                self._run(lambda calls: calls.write(name, data, ttl_ms=UNFINISHED_MS))
+                self._run(lambda calls: calls.write(name, data, ttl_ms=UNFINISHED_MS), waits=False)
             raise
         self._noted(name, self._run(lambda calls: calls.write(name, data, ttl_ms=UNFINISHED_MS)))
         return step.result
@@ -102,7 +110,7 @@ class Steps:
         except Exception as error:
             _, data = self._ended(name, started_ns, error=error)
             with suppress(TenureError):  # the step's own error tells more
-                await self._run_async(lambda calls: calls.write(name, data, ttl_ms=UNFINISHED_MS))
+                await self._run_async(lambda calls: calls.write(name, data, ttl_ms=UNFINISHED_MS), waits=False)
             raise
         self._noted(name, await self._run_async(lambda calls: calls.write(name, data, ttl_ms=UNFINISHED_MS)))
         return step.result
@@ -155,11 +163,25 @@ class Steps:
         if reply == -1:
             raise StepError(f"step {name}: a run has up to {STEPS_MAX} steps with {STEPS_BYTES_MAX} bytes together")
 
-    def _run(self, call: Callable[[StepCalls], Call[Any]]) -> Any:
-        return None if self._calls is None or self._runner is None else self._runner.run(call(self._calls))
+    def _run(self, call: Callable[[StepCalls], Call[Any]], *, waits: bool = True) -> Any:
+        while self._calls is not None and self._runner is not None:
+            try:
+                return self._runner.run(call(self._calls))
+            except StoreUnavailableError as error:
+                if not waits or self.must_end() or isinstance(error, StoreFullError):
+                    raise
+            threading.Event().wait(AGAIN_S)
+        return None
 
-    async def _run_async(self, call: Callable[[StepCalls], Call[Any]]) -> Any:
-        return None if self._calls is None or self._runner is None else await self._runner.run_async(call(self._calls))
+    async def _run_async(self, call: Callable[[StepCalls], Call[Any]], *, waits: bool = True) -> Any:
+        while self._calls is not None and self._runner is not None:
+            try:
+                return await self._runner.run_async(call(self._calls))
+            except StoreUnavailableError as error:
+                if not waits or self.must_end() or isinstance(error, StoreFullError):
+                    raise
+            await asyncio.sleep(AGAIN_S)
+        return None
 
 
 def _as_json(name: str, value: Any) -> Any:
