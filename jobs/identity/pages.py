@@ -123,5 +123,5 @@ def _linked(headers: Mapping[str, str]) -> str | None:
 
 def _total_of(headers: Mapping[str, str]) -> int:
     """Return the count in ``X-Total-Count``, or in ``Content-Range: items 0-24/319``."""
-    told = (headers.get("x-total-count", ""), headers.get("content-range", "").rpartition("/")[2])
+    told = (*headers.get("x-total-count", "").split(","), headers.get("content-range", "").rpartition("/")[2])
     return max((int(one) for one in told if re.fullmatch(r"\d{1,12}", one.strip())), default=0)

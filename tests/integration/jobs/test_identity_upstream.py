@@ -184,7 +184,7 @@ def test_a_list_in_pages_is_read_to_its_end(
         ({"1": page("a", has_more=True)}, "has_more is true"),
         ({"1": page("a", total_count=500)}, "there are 500 and lists 1"),
         ({"1": page("a", total_count="500")}, "there are 500 and lists 1"),
-        ({"1": page("a", headers={"X-Total-Count": "500"})}, "there are 500 and lists 1"),
+        ({"1": page("a", headers={"X-Total-Count": "500", "x-total-count": "500"})}, "there are 500 and lists 1"),
         ({"1": page("a", total_pages=5)}, "there are 5 pages, and 1 was read"),
         ({"1": page("a", next="?page=1")}, "has no last page: 1 were read"),
         ({"1": page("a", next="http://127.0.0.1:1/")}, "at another server"),
