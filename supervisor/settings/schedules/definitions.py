@@ -24,7 +24,7 @@ from supervisor.core.durations import parse_duration
 from supervisor.core.errors import Fault, Problem
 from supervisor.core.jobs.registry import Registry, registry
 from supervisor.core.model import OWN_TRIGGER, PAYLOAD_BYTES_MAX, After, ScheduleDef, Template, When
-from supervisor.core.schedules.diff import ANCHORS
+from supervisor.core.schedules.diff import ANCHORS, settled
 from supervisor.core.schedules.triggers import after_completion_ms, trigger_of
 from supervisor.settings.document import Node, format_path, wrap
 from supervisor.settings.schedules.calendars import exclusions_of_schedule
@@ -146,7 +146,7 @@ def definition_of(
 def faults_of_definition(definition: ScheduleDef) -> list[Fault]:
     """Return faults that show only once everything is put together: it is too large, or never due."""
     found = []
-    size = len(msgspec.json.encode(definition))
+    size = len(msgspec.json.encode(settled(definition, None, _REFERENCE_MS)))
     if size > PAYLOAD_BYTES_MAX:
         message = f"has {size} bytes as Redis keeps it, of {PAYLOAD_BYTES_MAX} allowed"
         found.append(Fault((), message, "shorten args, exclude, labels or the description"))
