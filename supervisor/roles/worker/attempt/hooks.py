@@ -3,7 +3,7 @@
 Guarantees
     A profile without hooks for workers costs its runs nothing: no object is made for them.
     A call returns or raises within the timeout of its hook. Plain methods run in threads, at most ``THREADS_MAX`` at
-    once; coroutine methods in the loop, or where there is none in a loop of their own.
+    once, and ``DISPATCHES_MAX`` of dispatchers; coroutine methods in the loop, or where there is none in their own.
     A run is put off for ``defer_max`` at most, by the clock of this process from when it first put it off; a hook that
     failed is asked again after 1 s, doubled up to 30 s. No attempt is charged.
 
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from supervisor.roles.worker.attempt.webhooks import Webhook
 
 THREADS_MAX = 8
+DISPATCHES_MAX = 32
 HUNG_MAX, HUNG_NS = THREADS_MAX // 2, 30 * SECOND_NS
 FURTHER_MAX = 10_000
 
@@ -118,6 +119,7 @@ class Pipeline:
         self._clock = clock
         self._known: HookRegistry | None = None
         self._threads: ThreadPoolExecutor | None = None
+        self._dispatchers: ThreadPoolExecutor | None = None  # of their own: a dispatcher may take as long as a job
         self._late: dict[Future[Any], int] = {}  # calls that did not return in time, and since when they are late
         self._webhooks: list[Webhook] = []
         self._waiting = RefusedRuns()
@@ -170,7 +172,19 @@ class Pipeline:
 
     def dispatch(self, asked: BoundHook, context: Any) -> Callable[[], Any]:
         """Return the call that lets a dispatcher do a run's work: without the time limit of a hook."""
-        return partial(_dispatch_async if self._kind is Kind.ASYNC else _dispatch, asked, context)
+        return partial(self._dispatch_async if self._kind is Kind.ASYNC else _dispatch, asked, context)
+
+    async def _dispatch_async(self, asked: BoundHook, context: Any) -> Any:
+        method = asked.method(Point.DISPATCH.value)
+        if inspect.iscoroutinefunction(method):
+            return await method(context)
+        if self._dispatchers is None:
+            self._dispatchers = ThreadPoolExecutor(DISPATCHES_MAX, thread_name_prefix="dispatch")
+        future = self._dispatchers.submit(copy_context().run, method, context)
+        try:
+            return await asyncio.wrap_future(future)
+        finally:
+            self._let_go(future)
 
     def call(self, asked: BoundHook, name: str, *args: Any) -> Any:
         """Call a method of a hook from a thread without a loop, and wait for it as long as it may take.
@@ -231,8 +245,9 @@ class Pipeline:
 
     async def close_async(self, within_s: float) -> None:
         """Close the connections that webhooks kept, and let threads go; returns after ``within_s`` at the latest."""
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._threads, self._dispatchers):
+            if threads is not None:
+                threads.shutdown(wait=False, cancel_futures=True)
         if not self._webhooks:
             return
         with suppress(TimeoutError):
@@ -268,13 +283,6 @@ class Pipeline:
 def _dispatch(asked: BoundHook, context: Any) -> Any:
     method = asked.method(Point.DISPATCH.value)
     return asyncio.run(method(context)) if inspect.iscoroutinefunction(method) else method(context)
-
-
-async def _dispatch_async(asked: BoundHook, context: Any) -> Any:
-    method = asked.method(Point.DISPATCH.value)
-    if inspect.iscoroutinefunction(method):
-        return await method(context)
-    return await asyncio.to_thread(method, context)
 
 
 def describe(error: BaseException) -> str:

@@ -26,8 +26,14 @@ from tests.kit.waiting import wait_until
 CODE = """
 class Hanging:
     def gate(self, context): held.wait()
+
+class Stuck:
+    def dispatch(self, context): held.wait()
 """
-PROFILES = {"p": {"hooks": {"enabled": ["thanging:Hanging"], "timeout": "10ms"}}}
+PROFILES = {
+    "p": {"hooks": {"enabled": ["thanging:Hanging"], "timeout": "10ms"}},
+    "q": {"hooks": {"enabled": ["thanging:Stuck"]}},
+}
 
 
 @pytest.fixture
@@ -76,15 +82,16 @@ def test_hooks_that_hang_are_told_from_those_that_are_late(held: threading.Event
     wait_until(lambda: not pipeline.is_stuck, what="its threads to be free")
 
 
+@pytest.mark.parametrize("profile", list(PROFILES))
 async def test_a_worker_whose_hooks_hang_asks_for_its_successor(
-    shop: WorkerKit, held: threading.Event, monkeypatch: pytest.MonkeyPatch
+    shop: WorkerKit, held: threading.Event, monkeypatch: pytest.MonkeyPatch, profile: str
 ) -> None:
-    """Whatever it ran next would be put off, and end rejected, until a person restarted it."""
+    """Whatever it ran next would be put off, or fail at its soft timeout, until a person restarted it."""
     monkeypatch.setattr(hooks_module, "HUNG_NS", 0)
     profiles = Settings.model_validate({"profiles": PROFILES}, strict=False).profiles
     shop.settings = shop.settings.model_copy(update={"profiles": profiles})
 
-    @job("guarded", profile="p")
+    @job("guarded", profile=profile, soft_timeout=0.05)
     async def guarded() -> None:
         raise AssertionError("its hook never answers")
 
