@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from xdist.remote import Producer
 
 from tests.kit.canary import CANARY
-from tests.kit.dealing import Dealing, name_groups
+from tests.kit.dealing import Dealing, name_groups, tell_briefly
 from tests.kit.isolation import FAILED, isolated
 from tests.kit.launcher import launching
 from tests.kit.mailboxes import mailbox
@@ -70,6 +70,14 @@ def pytest_collection(session: pytest.Session) -> Generator[None, object, object
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Dealing | None:
     """Keep the tests of a group together."""
     return Dealing(config, log) if config.getvalue("dist") == "loadgroup" else None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Have a worker of pytest-xdist send few messages."""
+    for plugin in config.pluginmanager.get_plugins():
+        if type(plugin).__name__ == "WorkerInteractor":  # the worker executes its source, so it has a class of its own
+            tell_briefly(plugin)
 
 
 @pytest.hookimpl(trylast=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import copy
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from tests.kit.dealing import Dealing, name_groups
+from tests.kit.dealing import Dealing, name_groups, tell_briefly
 from tests.kit.shares import deal
 
 
@@ -19,6 +20,30 @@ def test_the_scheduler_knows_the_group_of_a_test(request: pytest.FixtureRequest)
 
     scheduler: Any = object.__new__(Dealing)
     assert scheduler._split_scope(item.nodeid) == "alone"
+
+
+def test_a_worker_tells_once_of_a_test_that_passes() -> None:
+    """Each message costs both sides as much as a small test; failures, and what takes long, are told of every phase."""
+    sent: list[tuple[str, Any]] = []
+    interactor = SimpleNamespace(sendevent=lambda name, **fields: sent.append((name, fields.get("data"))))
+    tell_briefly(interactor)
+    reports = [
+        {"when": when, "outcome": outcome, "duration": duration}
+        for when in ("setup", "call", "teardown")
+        for outcome, duration in (("passed", 0.01), ("passed", 1.0), ("failed", 0.01), ("skipped", 0.01))
+    ]
+
+    interactor.sendevent("logstart", nodeid="a")
+    for each in reports:
+        interactor.sendevent("testreport", data=each)
+    interactor.sendevent("logfinish", nodeid="a")
+    interactor.sendevent("runtest_protocol_complete", item_index=1)
+
+    told = [each for each in reports if each != {"when": each["when"], "outcome": "passed", "duration": 0.01}]
+    assert sent == [
+        *(("testreport", each) for each in reports if each in told or each["when"] == "call"),
+        ("runtest_protocol_complete", None),
+    ]
 
 
 class Case:
