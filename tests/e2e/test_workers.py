@@ -189,6 +189,7 @@ def test_poison_dies_and_its_neighbours_finish(site: Site) -> None:
     assert site.is_sound()
 
 
+@pytest.mark.long
 def test_a_run_that_tells_its_process_to_quit_is_charged_with_its_death(site: Site) -> None:
     """The same signal with which the tree stops a worker; handed back as at a stop, it did so every second for ever."""
     site.enqueue("neighbour", job="innocent", seconds=2)

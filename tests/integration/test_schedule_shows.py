@@ -90,6 +90,7 @@ def test_the_next_ten_that_are_told_are_those_that_fire_across_a_change_of_the_c
     assert len(offsets) == 2, "the change lies within what was compared"
 
 
+@pytest.mark.long
 def test_a_day_without_anybody_is_caught_up_once_each_while_the_rest_is_on_time(tenure_cluster: Any) -> None:
     """The bench does it with 10,000; here every decision can be looked at."""
     hourly = {

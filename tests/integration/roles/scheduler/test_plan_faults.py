@@ -95,7 +95,7 @@ def sound(plan: Planned) -> None:
     assert plan.run(plan.queues.fsck("default")) == []
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("position", "fault"), dealt(0))
 def test_one_fault_changes_nothing(position: int, fault: str) -> None:
     """Whatever call it hits, of whichever role: each due time is decided once, in order."""
@@ -104,7 +104,7 @@ def test_one_fault_changes_nothing(position: int, fault: str) -> None:
         sound(plan)
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("position", "fault"), dealt(2))
 def test_one_fault_changes_nothing_while_the_next_batch_is_put_together(
     position: int, fault: str, monkeypatch: pytest.MonkeyPatch
@@ -116,7 +116,7 @@ def test_one_fault_changes_nothing_while_the_next_batch_is_put_together(
         sound(plan)
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(3)
 @pytest.mark.parametrize("position", POSITIONS)
 def test_a_leader_that_dies_between_two_calls_is_followed_without_a_trace(position: int) -> None:
     """Its replacement knows nothing but what Redis holds."""

@@ -42,6 +42,7 @@ def replace(plan: Planned, *definitions: ScheduleDef) -> None:
     plan.leader.start()
 
 
+@pytest.mark.long
 def test_a_leader_that_heard_of_no_removal_goes_by_the_new_definition() -> None:
     """More are removed than the stream of changes holds; of an id that comes again it fired the job of before."""
     new = Template(job="new.job", kind=Kind.SYNC)

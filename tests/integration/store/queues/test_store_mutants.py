@@ -123,7 +123,7 @@ BREAKS = {
 }
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("name", BREAKS)
 def test_the_tests_of_queues_catch(name: str) -> None:
     """A variant with one protection removed must be found out by the test that is named for it."""
