@@ -52,6 +52,7 @@ CASES = {
 }
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("case", CASES)
 def test_a_bad_configuration_names_place_and_remedy(short_directory: Path, case: str) -> None:
     """One line for each problem, exit 78, and no data directory, socket or process is left."""
@@ -74,6 +75,7 @@ THREADS = {
 }
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("case", THREADS)
 def test_a_module_that_starts_a_thread_is_refused(short_directory: Path, case: str) -> None:
     """A fork would copy its locks. Exit 78, and the thread cannot hold up the end."""

@@ -44,8 +44,8 @@ class Greet(Plugin):
 test_a_class = plugin_conformance(
     Greet, options={"languages": ["de", "en"]}, secrets={"token": "good"}, bad_secrets={"token": "outworn"}
 )
-test_a_program_in_the_shell = plugin_conformance(
-    command=["sh", str(PLUGINS / "words.sh")], secrets={"token": "t"}, bad_secrets={}
+test_a_program_in_the_shell = pytest.mark.share(3)(
+    plugin_conformance(command=["sh", str(PLUGINS / "words.sh")], secrets={"token": "t"}, bad_secrets={})
 )
 test_a_program_in_perl = pytest.mark.share(3)(
     plugin_conformance(command=["perl", str(PLUGINS / "numbers.pl")], secrets={"key": "k"}, bad_secrets={"key": ""})

@@ -97,6 +97,7 @@ def test_failures_in_a_row_pause_the_schedule() -> None:
         assert plan.fired()[-1] == 80
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("ends_by_itself", [False, True])
 def test_failures_in_a_pause_do_not_pause_again(*, ends_by_itself: bool) -> None:
     """Runs that were under way when it paused fail, too: whoever resumed it saw it pause again at once."""
