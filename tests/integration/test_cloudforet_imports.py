@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -94,6 +96,21 @@ def test_x12_an_import_over_http_works(tmp_path: Path, server: str) -> None:
     found = loaded(tmp_path, f"{{url: '{server}/shared.yaml', sha256: {digest}, timeout: 20s}}")
     assert list(found.settings.schedules) == ["s"]
     assert found.settings.cloudforet.config["STOLEN"] == "${file:/etc/hostname}"
+
+
+def test_an_address_of_a_family_that_this_machine_lacks_is_passed_over(
+    tmp_path: Path, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name may have addresses of IPv6 where the kernel was started without it."""
+    ask = socket.getaddrinfo
+
+    def with_unknown(*args: Any, **options: Any) -> list[Any]:
+        return [(socket.AF_UNSPEC, socket.SOCK_STREAM, 0, "", ("", 0)), *ask(*args, **options)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", with_unknown)
+    digest = hashlib.sha256(SHARED.encode()).hexdigest()
+    found = loaded(tmp_path, f"{{url: '{server}/shared.yaml', sha256: {digest}, timeout: 20s}}")
+    assert list(found.settings.schedules) == ["s"]
 
 
 @pytest.mark.parametrize(

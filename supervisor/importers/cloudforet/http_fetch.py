@@ -12,6 +12,7 @@ import http.client
 import io
 import socket
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from typing import IO, Any
 from urllib import request
@@ -61,16 +62,17 @@ def _connect(left_s: LeftS, address: tuple[str, int], *_unused: Any) -> socket.s
     """Return a connection to the first address of a name that takes one."""
     error = OSError("the name has no address")
     for family, kind, protocol, _, where in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
-        sock = socket.socket(family, kind, protocol)
-        try:
-            sock.settimeout(left_s())
-            sock.connect(where)
-            sock.settimeout(left_s())  # of the whole handshake of TLS
-        except OSError as refused:
-            sock.close()
-            error = refused
-        else:
-            return sock
+        with ExitStack() as until_connected:
+            try:
+                sock = until_connected.enter_context(socket.socket(family, kind, protocol))
+                sock.settimeout(left_s())
+                sock.connect(where)
+                sock.settimeout(left_s())  # of the whole handshake of TLS
+            except OSError as refused:
+                error = refused
+            else:
+                until_connected.pop_all()
+                return sock
     raise error
 
 
