@@ -113,6 +113,32 @@ def test_what_the_last_leader_may_have_run_is_counted_however_often_data_are_los
         assert 0 < missed <= 7, "what may have run since the last sight of the data: a lease at most, once"
 
 
+@pytest.mark.parametrize(("on_data_loss", "looks"), [(DataLoss.RESUME, 1), (DataLoss.HOLD, 1), (DataLoss.HOLD, 2)])
+def test_a_second_loss_after_a_hand_over_neither_repeats_nor_forgets_a_due_time(
+    on_data_loss: DataLoss, looks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one who led since the first loss decided some, unless it was to wait; the next one has not restored yet."""
+    context = partial(ElectionContext, on_data_loss=on_data_loss)
+    monkeypatch.setattr("supervisor.testing.replica.ElectionContext", context)
+    with cluster(2) as it:
+        it.pass_s(20.3)
+        first = it.leader
+        it.server.empty()
+        it.pass_s(1.5 if looks == 1 else 8.5)  # the standby has seen so many times who leads since
+        it.server.execute(Leases(it.server.keys).request_resign(epoch=first.board.term().epoch, to="", by="test"))
+        it.pass_s(2)
+        (second,) = [replica for replica in it.replicas if replica is not first]
+        assert second.board.term().epoch > first.board.term().epoch, "it holds the lease"
+        assert not second.is_leading, "it waits until nobody can believe in the lost term, or for a person"
+        it.server.empty()
+        it.pass_s(10)
+        it.server.execute(Leases(it.server.keys).clear_hold(by="test"))
+        it.pass_s(20)
+
+        assert it.repeated() == {}
+        assert it.due("each") <= it.decided("each"), "each due time was fired or counted"
+
+
 @pytest.mark.parametrize("outage_s", [2, 20, 300])
 def test_a_server_that_comes_back_empty_after_any_outage_costs_no_due_time(outage_s: int) -> None:
     """The leader knows what it decided until Redis fell silent, and nobody decided anything since."""

@@ -99,7 +99,7 @@ class HeldTerm:
         header.scheduler_generation = at.around.incarnation()
         header.acquired_ns = at.now()
         header.ineligible_until_ns = 0
-        if self._memory.loss is Loss.DATA:
+        if self._memory.loss is Loss.DATA and header.data_loss_epoch <= 1:  # else another led first
             header.data_loss_epoch = term.epoch
         self._memory.recovered()
         at.presence.show(term.epoch)

@@ -140,12 +140,14 @@ class ElectionMemory:
         """Note what is known of data that are lost, in Redis' time; of several losses in a row, that of the first.
 
         They are in a row until the scheduler has written watermarks back, or another replica leads and does. Whatever
-        was decided since the first was decided by the holder of the lease.
+        was decided since the first was decided by the holder of the lease, or before it by others that led since.
         """
         header = self._at.board.header
-        if header.data_loss_epoch == header.restored_epoch or 1 < header.data_loss_epoch <= header.foreign_epoch:
+        has_followed = 1 < header.data_loss_epoch <= header.foreign_epoch
+        is_another = has_followed and self._at.board.term().epoch < header.foreign_epoch
+        if header.data_loss_epoch == header.restored_epoch or is_another:
             header.sighted_ms, header.held_until_ms, header.lost_until_ms = sighted_ms, held_until_ms, silent_ms
-        elif silent_ms > held_until_ms:
+        elif has_followed or silent_ms > held_until_ms:
             header.lost_until_ms = silent_ms
 
     def told_ms(self, remaining_ms: int) -> int:
