@@ -164,14 +164,15 @@ class Executor:
             except UnknownProfileError as error:
                 return self.refusals.unknown(fetched, error)
         if self.refusals.unknown_runs:
-            self.refusals.unknown_runs.pop(key, None)
+            self.refusals.known(fetched)
         if is_plain:
             return Execution(fetched, key, spec, arguments, spec.function, None)
         context = self._context(fetched, spec)
         if spec.context_parameter is not None:
             arguments[spec.context_parameter] = context
         is_repeated = fetched.crashes + fetched.interrupts > 0
-        function = self._calling.prepare(spec, context, profile, may_have_left=is_repeated)
+        born = envelope.enqueued_ms
+        function = self._calling.prepare(spec, context, profile, born=born, may_have_left=is_repeated)
         return Execution(fetched, key, spec, arguments, function, context)
 
     def _context(self, fetched: FetchedRun, spec: JobSpec) -> Context:

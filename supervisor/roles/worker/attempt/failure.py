@@ -26,11 +26,11 @@ from supervisor.core.errors import ArgumentsError, OptionError, UnknownJobError
 from supervisor.core.jobs.hooks import UnknownProfileError, Veto
 from supervisor.core.jobs.registry import JobSpec
 from supervisor.core.json_values import json_of
-from supervisor.core.model import PAYLOAD_BYTES_MAX, Kind, Outcome
+from supervisor.core.model import PAYLOAD_BYTES_MAX, Kind, Outcome, RunKey
 from supervisor.core.model_types import plain_model
 from supervisor.core.retry import AGAIN_MAX, Again, GiveUp
 from supervisor.core.units import SECOND_NS
-from supervisor.roles.worker.attempt.run_memory import RefusedRuns
+from supervisor.roles.worker.attempt.run_memory import RefusedRuns, waiting_key
 from supervisor.roles.worker.run_reporting import RunReporter, identity
 from supervisor.store.wire.poll import Ack, BrokenRun, FetchedRun
 from supervisor.telemetry import event_catalogue, metrics
@@ -254,7 +254,7 @@ class Refusals:
 
     def unknown(self, fetched: FetchedRun, error: UnknownJobError | UnknownProfileError) -> Ack:
         """Return the acknowledgement of a run whose job no module here registered, or whose profile is not there."""
-        key = fetched.queue, fetched.envelope.id
+        key = _waiting_key(fetched)
         now_ns = self._clock.elapsed_ns()
         since_ns, _ = self.unknown_runs.note(key, now_ns, kept_ns=2 * UNKNOWN_GRACE_NS) or (now_ns, 1)
         is_dead = now_ns - since_ns >= UNKNOWN_GRACE_NS
@@ -266,6 +266,10 @@ class Refusals:
             return self.give_back(fetched, delay_ms=UNKNOWN_DELAY_MS)
         self.unknown_runs.pop(key, None)
         return self._dead(fetched, error)
+
+    def known(self, fetched: FetchedRun) -> None:
+        """Note that the job and the profile of a run are there."""
+        self.unknown_runs.pop(_waiting_key(fetched), None)
 
     def arguments(self, fetched: FetchedRun, error: ArgumentsError) -> Ack:
         """Return the acknowledgement of a run whose arguments do not fit its job."""
@@ -293,3 +297,8 @@ class Refusals:
             ended_ms=max(started_ms or 0, now_ms),
             **fields,
         )
+
+
+def _waiting_key(fetched: FetchedRun) -> RunKey:
+    fence = fetched.attempt + fetched.crashes + fetched.interrupts
+    return waiting_key(fetched.queue, fetched.envelope.id, born=fetched.envelope.enqueued_ms, fence=fence)

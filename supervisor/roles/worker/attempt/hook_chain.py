@@ -28,6 +28,7 @@ from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.context import Context, Interrupted, SoftTimeout
 from supervisor.roles.worker.attempt.failure import is_clean_exit
 from supervisor.roles.worker.attempt.hooks import BoundHook, HookFailedError, Hooks, Pipeline, describe
+from supervisor.roles.worker.attempt.run_memory import waiting_key
 from supervisor.roles.worker.pools.signals import Calls, Ended
 from supervisor.telemetry import events
 from supervisor.telemetry.masking import text_of
@@ -42,7 +43,14 @@ class HookChain:
     """Hooks of one attempt."""
 
     def __init__(
-        self, pipeline: Pipeline, hooks: Hooks, context: Context, clock: Clock, *, may_have_left: bool = False
+        self,
+        pipeline: Pipeline,
+        hooks: Hooks,
+        context: Context,
+        clock: Clock,
+        *,
+        born: int = 0,
+        may_have_left: bool = False,
     ) -> None:
         """Build it.
 
@@ -51,12 +59,13 @@ class HookChain:
             hooks: of the run's profile.
             context: of the attempt.
             clock: of this machine.
+            born: when the run was enqueued.
             may_have_left: an execution of this run was cut off before, so its reservations may not be undone.
         """
         self._pipeline = pipeline
         self._hooks = hooks
         self._context = context
-        self._key = context.queue, context.run_id
+        self._key = waiting_key(context.queue, context.run_id, born=born, fence=context.fence)
         self._clock = clock
         self._reserved: list[BoundHook] = list(hooks.at[Point.RESERVE]) if may_have_left else []
         dispatcher = hooks.dispatcher

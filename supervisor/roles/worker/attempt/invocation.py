@@ -104,7 +104,7 @@ class JobInvoker:
         return self._plan(spec, profile).is_plain
 
     def prepare(
-        self, spec: JobSpec, context: Context, profile: str = "", *, may_have_left: bool = False
+        self, spec: JobSpec, context: Context, profile: str = "", *, born: int = 0, may_have_left: bool = False
     ) -> Callable[..., Any]:
         """Return the callable for ``**arguments`` in place of ``spec.function``.
 
@@ -115,6 +115,7 @@ class JobInvoker:
             spec: the job.
             context: of this attempt.
             profile: whose hooks are asked; empty: the default.
+            born: when the run was enqueued.
             may_have_left: an execution of this run was cut off before, so its hooks may hold its reservations.
         """
         plan = self._plan(spec, profile)
@@ -123,7 +124,7 @@ class JobInvoker:
         context.progress_to = self.progress
         hooks = None
         if plan.hooks is not None and self._pipeline is not None:
-            hooks = HookChain(self._pipeline, plan.hooks, context, self._clock, may_have_left=may_have_left)
+            hooks = HookChain(self._pipeline, plan.hooks, context, self._clock, born=born, may_have_left=may_have_left)
         return partial(self._drive, self._attempt, plan, context, hooks)
 
     def close(self, within_s: float) -> None:

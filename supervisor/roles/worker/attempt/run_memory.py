@@ -12,6 +12,18 @@ from supervisor.core.model import RunKey
 RUNS_MAX = 10_000
 
 
+def waiting_key(queue: str, run_id: str, *, born: int, fence: int) -> RunKey:
+    """Return the key of a run that waits for its next execution: by whatever process that is, it waits anew after it.
+
+    Args:
+        queue: where it is.
+        run_id: which.
+        born: when it was enqueued: distinguishes it from an earlier one of the same id.
+        fence: its attempts, crashes and interruptions on record, which grow with each execution.
+    """
+    return queue, f"{run_id} {born} {fence}"
+
+
 class RefusedRuns(dict[RunKey, tuple[int, int]]):
     """Since when each run is refused, by elapsed time, and how often."""
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
+from supervisor.core.jobs.hooks import VetoedError
 from supervisor.core.jobs.registry import job
 from supervisor.core.model import Kind, Outcome
 from supervisor.roles.worker.attempt import failure as module
@@ -60,6 +63,52 @@ def test_an_unknown_job_that_becomes_known_starts_afresh(stage: Stage) -> None:
     stage.clock.now_ns += 601 * 10**9
 
     assert stage.refuse(run).outcome is Outcome.GIVEBACK
+
+
+@pytest.mark.parametrize("change", [{"attempt": 2}, {"crashes": 1}, {"interrupts": 1}, {"born": 7}], ids=str)
+def test_a_run_that_was_executed_elsewhere_is_refused_anew(stage: Stage, change: dict[str, int]) -> None:
+    """A worker that stays old for long met it before its retry, or before another life of its id, and ended it at once."""
+    run = fetched("newer")
+    stage.refuse(run)
+    stage.clock.now_ns += 601 * 10**9
+
+    assert stage.refuse(in_another_execution(run, **change)).outcome is Outcome.GIVEBACK
+
+
+CODE = """
+class Market:
+    def gate(self, context): return "market is closed", "10m"
+"""
+
+
+@pytest.mark.parametrize("change", [{"attempt": 2}, {"crashes": 1}, {"interrupts": 1}, {"born": 7}], ids=str)
+def test_a_run_that_was_executed_elsewhere_is_put_off_anew(
+    stage: Stage, change: dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One veto an hour before its retry, or before another life of its id, was enough for the next to reject it."""
+    (tmp_path / "tmarket.py").write_text(CODE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    settings = Settings.model_validate({"profiles": {"p": {"hooks": {"enabled": ["tmarket:Market"]}}}}, strict=False)
+    pipeline = Pipeline(settings, stage.clock, Kind.SYNC)
+    stage.executor._calling = JobInvoker(kind=Kind.SYNC, clock=stage.clock, pipeline=pipeline)
+    run = fetched(profile="p")
+    delays = []
+    for each in (run, in_another_execution(run, **change), run):
+        execution = stage.begin(each)
+        with pytest.raises(VetoedError) as caught:
+            execution.function(**execution.arguments)
+        delays.append(caught.value.veto.delay_s)
+        stage.clock.now_ns += 3600 * 10**9
+    asyncio.run(pipeline.close_async(1))
+    del sys.modules["tmarket"]
+
+    assert delays == [600.0, 600.0, None]
+
+
+def in_another_execution(run: FetchedRun, *, born: int = 0, **charges: int) -> FetchedRun:
+    """Return ``run`` after another process executed it, or in another life of its id."""
+    envelope = msgspec.structs.replace(run.envelope, enqueued_ms=born)
+    return msgspec.structs.replace(run, envelope=envelope, **charges)
 
 
 def test_refusals_are_remembered_for_a_bounded_number_of_runs(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
