@@ -2,7 +2,8 @@
 
 Guarantees
     A fetch ends: in time, which is one for all of it (http_fetch.py), in size, in redirects.
-    With ``sha256`` nothing else than that very text is used.
+    With ``sha256`` nothing else than that very text is used. One that was cut off is refused where its server said how
+    long it is, or sent it in chunks.
     Only files and http(s) are read; plain http only with ``sha256``, also where https redirects to it.
     Text from the network can name no file and no variable of this machine.
 
@@ -184,6 +185,8 @@ def _read_url(target: FetchTarget) -> bytes:
         with _opener(left_s, is_pinned=bool(target.sha256)).open(request, timeout=target.timeout_s) as response:
             while (chunk := response.read1(_CHUNK)) and len(found) <= BYTES_MAX:
                 found += chunk
+            if not chunk and response.length:  # of the bytes announced: its beginning may be a document, too
+                raise OSError("was cut off before its end")
     except urllib.error.HTTPError as error:
         raise OSError(f"answered {error.code}") from None
     except urllib.error.URLError as error:
