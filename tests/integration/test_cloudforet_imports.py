@@ -24,6 +24,7 @@ SHARED = (
 )
 PIN = f"sha256: {'f' * 64}"
 PIN_OF_SHARED = f"sha256: {hashlib.sha256(SHARED.encode()).hexdigest()}"
+PIN_OF_NOTHING = f"sha256: {hashlib.sha256(b'').hexdigest()}"
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -39,6 +40,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._answer(200, b"#" * (BYTES_MAX + 1))
             case "/cut":
                 self._answer(200, SHARED.encode(), **{"Content-Length": "1000"})
+            case "/nothing" | "/no/content":
+                self._answer(200 if self.path == "/nothing" else 204, b"")
             case "/redirected":
                 self._answer(302, b"half", Location="/shared.yaml", **{"Content-Length": "1000000000"})
             case "/elsewhere":
@@ -128,13 +131,15 @@ def test_an_address_of_a_family_that_this_machine_lacks_is_passed_over(
         ("{url: 'http://127.0.0.1:1/x', {pin}}", "cannot be reached"),
         ("{url: '{server}/shared.yaml', {pin}}", "has another sha256"),
         ("{url: '{server}/redirected', {pin}}", "has another sha256"),
+        (f"{{url: '{{server}}/nothing', timeout: 20s, {PIN_OF_NOTHING}}}", "answered 200 without a text"),
+        (f"{{url: '{{server}}/no/content', timeout: 20s, {PIN_OF_NOTHING}}}", "answered 204 without a text"),
         (f"{{url: '{{server}}/cut', timeout: 20s, {PIN_OF_SHARED}}}", "was cut off before its end"),
     ],
 )
 def test_an_answer_that_cannot_be_used_is_a_problem_with_its_reason(
     tmp_path: Path, server: str, entry: str, why: str
 ) -> None:
-    """Missing, too large, redirected off the network, silent, a byte at a time, closed, changed, cut; a redirect unread."""
+    """Missing, too large, redirected off the network, silent, slow, closed, changed, cut, empty; a redirect unread."""
     found = problem(tmp_path, entry.replace("{server}", server).replace("{pin}", PIN))
     assert found.startswith(f"{tmp_path}/config.yaml:3: IMPORT[0]: http://127.0.0.1:")
     assert why in found

@@ -187,6 +187,8 @@ def _read_url(target: FetchTarget) -> bytes:
                 found += chunk
             if not chunk and response.length:  # of the bytes announced: its beginning may be a document, too
                 raise OSError("was cut off before its end")
+            if not found:
+                raise OSError(f"answered {response.status} without a text")
     except urllib.error.HTTPError as error:
         raise OSError(f"answered {error.code}") from None
     except urllib.error.URLError as error:
