@@ -224,9 +224,9 @@ class SuspectLane:
         started again, because the suspect ended it. A process that is alone in its pool asks for ready runs in between.
         A suspect does not starve. An idle process takes it at once. Where a coroutine process is busy all the time, one
         of the pool makes room: it lets nothing begin for ``QUIET_S``. Whenever that was too short, it lets as many runs
-        begin as it has slots, and tries for twice as long; never longer than until the last hard deadline of its runs,
-        when it is idle for certain. So at most as many other runs begin in it before as it has slots, and as many again
-        for each time that ``QUIET_S`` doubles until the longest hard timeout of its runs.
+        begin as it has slots, and tries for twice as long; never longer than one waits, or than until the last hard
+        deadline of its runs, when it is idle for certain. So at most as many other runs begin in it before as it has
+        slots, and as many again for each time that ``QUIET_S`` doubles until the longest hard timeout of its runs.
     """
 
     def __init__(self, child: ChildContext, clock: Clock, uniform: Callable[[], float], *, slots: int) -> None:
@@ -243,7 +243,7 @@ class SuspectLane:
         self._begun = 0  # runs, since the last of them
         self._quiet_until_ns = 0
         self._row.suspect = Part.NONE
-        self._look_again()
+        self.look_later()
 
     @property
     def may_ask(self) -> bool:
@@ -265,9 +265,14 @@ class SuspectLane:
 
     @property
     def must_look(self) -> bool:
-        """True if it is time to look for a waiting suspect."""
-        is_time = self._clock.elapsed_ns() >= self._look_at_ns
-        return not self.is_quiet and (is_time or (self._tries > 0 and self._begun >= self._slots))
+        """True if it is time to look for a waiting suspect, and while room is made for one whether it still waits."""
+        is_time = self.look_s == 0
+        return is_time or (not self.is_quiet and self._tries > 0 and self._begun >= self._slots)
+
+    @property
+    def look_s(self) -> float:
+        """Time until the next look."""
+        return max(0.0, (self._look_at_ns - self._clock.elapsed_ns()) / SECOND_NS)
 
     def begun(self, count: int) -> None:
         """Note that a process that was not idle took so many runs."""
@@ -278,24 +283,25 @@ class SuspectLane:
         self._tries = self._begun = self._quiet_until_ns = 0
         self._row.suspect = Part.HAS_ONE if has_one else Part.NONE
         self._owes_others = has_one or (self._owes_others and for_suspect)
-        self._look_again()
+        self.look_later()
 
     def looked(self, waiting: int, *, idle_by_ns: int) -> None:
         """Note how many suspects wait, and when all that is executed here will be over; make room, if somebody must."""
-        self._look_again()
+        self.look_later()
         if not waiting:
-            self._tries = 0
+            self._tries = self._quiet_until_ns = 0
             self._row.suspect = Part.NONE
-        elif not any(row.desired and row.suspect for row in self._others):
+        elif not self.is_quiet and not any(row.desired and row.suspect for row in self._others):
             quiet_ns = round(QUIET_S * SECOND_NS) << self._tries
             self._quiet_until_ns = min(self._clock.elapsed_ns() + quiet_ns, max(idle_by_ns, 1))
             self._row.suspect = Part.MAKES_ROOM
             self._tries += 1
             self._begun = 0
 
-    def _look_again(self) -> None:
-        # Drawn, so that not all processes look at once.
-        self._look_at_ns = self._clock.elapsed_ns() + round(LOOK_EVERY_S * (0.5 + self._uniform()) * SECOND_NS)
+    def look_later(self) -> None:
+        """Look again after some seconds; drawn, so that not all processes look at once. A try is followed by a look."""
+        due_ns = self._clock.elapsed_ns() + round(LOOK_EVERY_S * (0.5 + self._uniform()) * SECOND_NS)
+        self._look_at_ns: int = min(due_ns, self._quiet_until_ns) if self.is_quiet else due_ns
 
 
 FAST_S = 0.005  # a job that takes longer is worth a journey of its own

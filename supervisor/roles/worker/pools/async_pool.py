@@ -142,6 +142,8 @@ class AsyncPool:
                 raise self._runs.fault
             if self._has_reason():
                 await self._turn()
+            elif self._suspects.is_quiet and self._suspects.must_look:
+                await self._look_for_suspects()
             else:
                 if self._polls.has_work or (self._has_appetite and self._want() > 0):
                     self._flush_soon()
@@ -236,20 +238,25 @@ class AsyncPool:
             await self._look_for_suspects()
 
     async def _look_for_suspects(self) -> None:
-        waiting = 0
-        for queue in self._runtime.queue_names:
-            try:
-                count = await self._store.run(self._runtime.queues.counts(queue))
-            except StoreRefusedError:
-                continue  # a foreign key of one queue hides no suspect of another
-            except StoreUnavailableError:
-                return  # the next turn meets the outage and tells of it
-            if count.paused is None:  # else nobody may take one, however much room there is
-                waiting += count.suspects.get(self._runtime.kind, 0)
-        self._suspects.looked(waiting, idle_by_ns=self._presence.idle_by_ns)
+        waiting, was_quiet = 0, self._suspects.is_quiet
+        try:
+            for queue in self._runtime.queue_names:
+                with suppress(StoreRefusedError):  # a foreign key of one queue hides no suspect of another
+                    count = await self._store.run(self._runtime.queues.counts(queue))
+                    if count.paused is None:  # else nobody may take one, however much room there is
+                        waiting += count.suspects.get(self._runtime.kind, 0)
+        except StoreUnavailableError:
+            self._suspects.look_later()  # the next turn meets the outage and tells of it
+        else:
+            if not waiting or self._suspects.is_quiet is was_quiet:  # else others begin before the next try
+                self._suspects.looked(waiting, idle_by_ns=self._presence.idle_by_ns)
         if self._suspects.is_quiet:
-            # Nothing else may happen until then.
-            self._loop.call_later(self._suspects.quiet_s + 0.001, self._get_hungry)
+            # Until then nothing else may happen.
+            self._loop.call_later(self._suspects.look_s + 0.001, self._wake.set)
+            if not was_quiet:
+                self._loop.call_later(self._suspects.quiet_s + 0.001, self._get_hungry)
+        elif was_quiet:
+            self._get_hungry()
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):

@@ -12,6 +12,7 @@ import pytest
 from supervisor.core.model import Envelope, Kind, Template
 from supervisor.core.supervision.states import ChildState, RunState
 from supervisor.roles.worker.attempt.executor import Execution
+from supervisor.roles.worker.polling import poll
 from tenure import Context, Retry, job
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 
@@ -287,6 +288,33 @@ async def test_a_suspect_runs_alone(shop: WorkerKit) -> None:
 
     assert [company[run_id] for run_id in ids[:2]] == [1, 1]
     shop.assert_clean()
+
+
+async def test_room_is_made_no_longer_than_a_suspect_waits(shop: WorkerKit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once another replica had taken it, nothing began beside long jobs for minutes."""
+    monkeypatch.setattr(poll, "LOOK_EVERY_S", 0.02)
+    monkeypatch.setattr(poll, "QUIET_S", 1000.0)
+    finish = asyncio.Event()
+
+    @job("long")
+    async def long() -> None:
+        await finish.wait()
+
+    @job("plain")
+    async def plain() -> None: ...
+
+    shop.enqueue("long")
+    async with shop.worker():
+        await until(lambda: shop.board.rows[0].busy, what="the long job")
+        accused = shop.enqueue("plain")
+        shop.suspect(accused, kind=Kind.ASYNC)
+        await until(lambda: shop.board.rows[0].suspect == poll.Part.MAKES_ROOM, what="it to make room")
+        shop.store.run(shop.sessions.open("other", {"pid": 1}))
+        call = shop.queues.turn(session="other", seq=1, kind=Kind.ASYNC, queues=["default"], want=1, want_suspect=True)
+        assert [run.envelope.id for run in shop.store.run(call).runs] == [accused]
+        plain_id = shop.enqueue("plain")
+        await until(lambda: plain_id in [run_id for run_id, _, _ in shop.history()], what="the other run")
+        finish.set()
 
 
 async def test_a_job_may_enqueue_further_runs(shop: WorkerKit) -> None:

@@ -152,6 +152,28 @@ def test_it_makes_room_for_as_long_as_needed_at_most() -> None:
     assert lane.quiet_s == pytest.approx(3)
 
 
+def test_it_makes_room_no_longer_than_a_suspect_waits() -> None:
+    """Another replica takes it, or a person pauses its queue: nothing else began until the last try was over."""
+    house = House()
+    lane, long_ns = house.lane(), house.clock.now_ns + 10**12
+    for _ in range(3):
+        lane.looked(1, idle_by_ns=long_ns)
+        house.pass_s(lane.quiet_s)
+    assert lane.must_look, "a try is over, and the next one follows on it"
+    lane.looked(1, idle_by_ns=long_ns)
+    assert not lane.must_look
+
+    house.pass_s(lane.look_s)
+    assert lane.must_look
+    left_s = lane.quiet_s
+    lane.looked(1, idle_by_ns=long_ns)
+    assert (lane.quiet_s, house.board.rows[0].suspect) == (left_s, Part.MAKES_ROOM)
+
+    house.pass_s(lane.look_s)
+    lane.looked(0, idle_by_ns=long_ns)
+    assert (lane.is_quiet, lane.must_look, house.board.rows[0].suspect) == (False, False, Part.NONE)
+
+
 @table("seed", range(40))
 def test_a_suspect_begins_after_a_written_number_of_other_runs(seed: int) -> None:
     """Work without end, each run as long as its hard timeout allows: the worst that a pool can be given."""
