@@ -8,7 +8,10 @@ import warnings
 import weakref
 from pathlib import Path
 
+import pytest
+
 from tests.integration.store.producer.shop import Shop
+from tests.kit.servers import REAL
 
 
 def test_a_connection_ends_with_its_event_loop(shop: Shop) -> None:
@@ -21,6 +24,9 @@ def test_a_connection_ends_with_its_event_loop(shop: Shop) -> None:
     assert len(list(Path("/proc/self/fd").iterdir())) <= before
 
 
+@pytest.mark.parametrize(
+    "server", [REAL], indirect=True
+)  # fakeredis keeps its end of each connection, which knows the loop
 def test_a_loop_that_was_only_closed_is_given_up_when_the_next_one_asks(shop: Shop) -> None:
     """Nothing ends the generators of such a loop, and a connection cannot be closed without it."""
     loop = asyncio.new_event_loop()

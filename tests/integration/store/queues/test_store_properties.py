@@ -5,6 +5,8 @@ A model of what must be true walks beside the real scripts. A failure prints the
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from itertools import count
 from typing import Any
 
 import hypothesis.strategies as st
@@ -18,6 +20,7 @@ from supervisor.store.queues.sessions import Sessions
 from supervisor.store.wire.envelope import pack
 from supervisor.store.wire.poll import Ack, Child, TurnReply
 from supervisor.testing.scripting import QuickStore
+from supervisor.testing.server import driven_time
 from tests.kit.builders import envelope
 
 QUEUE = "default"
@@ -29,8 +32,19 @@ class Life(RuleBasedStateMachine):
 
     held_runs: Bundle[tuple[str, str, int]] = Bundle("held_runs")
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.time = ExitStack()
+
+    def teardown(self) -> None:
+        with self.time:
+            if hasattr(self, "raw"):
+                self.drain()
+
     @initialize()
     def start(self) -> None:
+        milliseconds = count(1_767_225_600_000)  # a step must do the same however slow the machine is
+        self.time.enter_context(driven_time(lambda: next(milliseconds) / 1000))
         self.store, keys = QuickStore(), Keys("p")
         self.raw = self.store.raw
         self.queues, self.sessions, self.keys = Queues(keys), Sessions(keys), keys.queue(QUEUE)
@@ -169,10 +183,8 @@ class Life(RuleBasedStateMachine):
         assert known - {run.decode() for run in self.raw.zrange(self.keys.dead, 0, -1)} == self.alive
         assert {run.decode() for run in self.raw.hkeys(self.keys.run)} == set(self.holder)
 
-    def teardown(self) -> None:
+    def drain(self) -> None:
         """Everything that must still run can run: a last worker drains the queue, and each end is recorded once."""
-        if not hasattr(self, "raw"):
-            return
         for worker in list(self.generation):
             self.kill(worker, Release.UNSTARTED, 1, again=False)
         self.store.run(self.sessions.open("last", {}))
