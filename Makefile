@@ -45,7 +45,7 @@ $(VENV)/.dev: requirements/dev.txt $(VENV)/.run
 run: $(VENV)/.run  ## Run the demo: embedded server, identity jobs on SQLite, http://127.0.0.1:8080
 	exec $(BIN)/tenure run --config $(CONFIG)
 
-test: $(VENV)/.dev  ## Run every check and every test but the long ones (5 to 8 minutes on 2 cores)
+test: $(VENV)/.dev  ## Run every check and every test but the long ones (4 to 6 minutes on 2 cores)
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync=recurse lint collected
 	$(PYTEST) -n $(PYTEST_WORKERS) --dist loadgroup --durations 10
 
