@@ -249,7 +249,7 @@ class WorkerRuntime:
 
     def tick(self) -> None:
         """Follow the limits of this process: it asks for its successor once it has reached one, or hooks hang."""
-        self._recycling.tick(self.clock.elapsed_ns(), is_stuck=self._pipeline.is_stuck)
+        self._recycling.tick(self.clock.elapsed_ns(), is_stuck=bool(self._pipeline.late) and self._pipeline.is_stuck)
 
     def flush(self, *, is_last: bool = False) -> None:
         """Write numbers and log lines of runs that have ended; with ``is_last`` those of the present second too."""

@@ -120,7 +120,7 @@ class Pipeline:
         self._known: HookRegistry | None = None
         self._threads: ThreadPoolExecutor | None = None
         self._dispatchers: ThreadPoolExecutor | None = None  # of their own: a dispatcher may take as long as a job
-        self._late: dict[Future[Any], int] = {}  # calls that did not return in time, and since when they are late
+        self.late: dict[Future[Any], int] = {}  # calls that did not return in time, and since when they are late
         self._webhooks: list[Webhook] = []
         self._waiting = RefusedRuns()
         self._further: OrderedDict[RunKey, tuple[int, int]] = OrderedDict()  # the same, where those have all the room
@@ -234,14 +234,14 @@ class Pipeline:
     def _let_go(self, future: Future[Any]) -> None:
         """Wait for a call no longer; one that goes on keeps its thread."""
         if not (future.cancel() or future.done()):
-            self._late[future] = self._clock.elapsed_ns()
-            future.add_done_callback(lambda done: self._late.pop(done, None))
+            self.late[future] = self._clock.elapsed_ns()
+            future.add_done_callback(lambda done: self.late.pop(done, None))
 
     @property
     def is_stuck(self) -> bool:
         """True if calls that hang keep so many threads that the process is to be replaced: nothing ends a thread."""
         late_ns = self._clock.elapsed_ns() - HUNG_NS
-        return len(self._late) >= HUNG_MAX and sum(since <= late_ns for since in [*self._late.values()]) >= HUNG_MAX
+        return len(self.late) >= HUNG_MAX and sum(since <= late_ns for since in [*self.late.values()]) >= HUNG_MAX
 
     async def close_async(self, within_s: float) -> None:
         """Close the connections that webhooks kept, and let threads go; returns after ``within_s`` at the latest."""
