@@ -64,7 +64,6 @@ class LineSink(Sink):
         self._shared_fd = fd
         self._pid = os.getpid()
         self._fd, self._socket = _unblocked(fd)
-        self._poll = _poll(self._fd)
 
     def write(self, line: bytes) -> None:
         """Write ``line``, which ends in a newline, or drop it."""
@@ -72,9 +71,11 @@ class LineSink(Sink):
             self._forget_own()
         # After a drop no line waits again until one got through: the stall is bounded in all.
         until_ns = _CLOCK.elapsed_ns() + (0 if self.dropped else _WAIT_MS * MILLISECOND_NS)
+        room = select.poll()  # one for each line: threads that write at once must not share it
+        room.register(self._fd, select.POLLOUT)
         try:
             while line:  # more than once on files and terminals, and above PIPE_BUF
-                if not self._poll.poll(max(0, until_ns - _CLOCK.elapsed_ns()) / MILLISECOND_NS):
+                if not room.poll(max(0, until_ns - _CLOCK.elapsed_ns()) / MILLISECOND_NS):
                     break
                 line = line[self._send(line) :]
         except OSError:  # the reader is gone, or the disk is full: there is nowhere left to say so
@@ -90,7 +91,6 @@ class LineSink(Sink):
         elif self._fd != self._shared_fd:
             os.close(self._fd)
         self._fd, self._socket = self._shared_fd, None
-        self._poll = _poll(self._fd)
 
     def _send(self, line: bytes) -> int:
         """Return how many bytes were taken: all of a short line or none, on a pipe."""
@@ -106,13 +106,6 @@ class LineSink(Sink):
         if self._socket is not None:
             self._socket.detach()
         self._pid, self._fd, self._socket = os.getpid(), self._shared_fd, None
-        self._poll = _poll(self._fd)
-
-
-def _poll(fd: int) -> select.poll:
-    poll = select.poll()
-    poll.register(fd, select.POLLOUT)
-    return poll
 
 
 def unblocked_copy(fd: int) -> int:

@@ -221,7 +221,7 @@ def test_a_pipe_that_others_fill_never_blocks_a_writer(monkeypatch: pytest.Monke
     monkeypatch.setattr("supervisor.telemetry.log_lines.log_sink._WAIT_MS", 1)
     read, write = os.pipe()
     sink = LineSink(write)
-    monkeypatch.setattr(sink, "_poll", Always())
+    monkeypatch.setattr("supervisor.telemetry.log_lines.log_sink.select.poll", Always)
     os.set_blocking(write, False)
     while fill(write):
         pass
@@ -240,6 +240,9 @@ class Always:
 
     def __init__(self) -> None:
         self.looks = 0
+
+    def register(self, _fd: int, _events: int) -> None:
+        """Whatever it is."""
 
     def poll(self, _timeout_ms: float) -> list[tuple[int, int]]:
         self.looks += 1

@@ -8,6 +8,8 @@ import logging
 import os
 import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -133,3 +135,22 @@ def test_a_full_disk_is_counted_not_raised() -> None:
 
     assert sink.dropped == 1
     os.close(full)
+
+
+def test_threads_that_wait_for_the_same_reader_end_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The agent's elector and its duties write at once when Redis goes; both wait for room in a full pipe."""
+    monkeypatch.setattr("supervisor.telemetry.log_lines.log_sink._WAIT_MS", 300)
+    read, write = os.pipe()
+    sink = LineSink(write)
+    os.set_blocking(write, False)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(write, b"x" * 4096)
+    with ThreadPoolExecutor(4) as threads:
+        done = [threads.submit(sink.write, b"line\n") for _ in range(4)]
+        assert [each.exception() for each in done] == [None] * 4
+
+    assert sink.dropped
+    sink.close()
+    os.close(read)
+    os.close(write)
