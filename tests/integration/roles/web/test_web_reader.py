@@ -131,6 +131,13 @@ async def test_a_redis_that_is_away_is_said_to_be(server: Server, tmp_path: Any)
         await StoreReader(store, server.keys).read()
 
 
+async def test_the_ten_schedules_that_are_due_first_are_shown(server: Server, reader: StoreReader) -> None:
+    """The earliest first; a page has no room for thousands."""
+    server.store().raw.zadd(server.keys.schedule_next, {f"s{n:02}": 12_000 - n for n in range(12)})
+
+    assert (await reader.read()).next_due == tuple((f"s{n:02}", 12_000 - n) for n in range(11, 1, -1))
+
+
 async def test_a_due_time_that_is_no_moment_is_left_out(server: Server, reader: StoreReader) -> None:
     """Whoever may write the plan cannot hide the others' due times behind an error."""
     scores = {"early": float("-inf"), "good": 1_800_000_000_000, "far": 1e300, "never": float("inf")}
