@@ -148,6 +148,19 @@ def test_prune_deletes_what_the_file_no_longer_names_and_nothing_else(desk: Clus
     assert sorted(desk.world.stored()) == ["mail-kim", "report", "tenant-00001"]
 
 
+@pytest.mark.parametrize("name", ["t.ndjson", "t.yaml"])
+def test_prune_by_an_empty_file_is_refused_and_by_an_empty_list_deletes_all(desk: ClusterWithJobs, name: str) -> None:
+    """An empty file is what is left when the program that writes it fails."""
+    desk.tenure("apply", "-f", desk.write("t.ndjson", json.dumps(entry(1))))
+    options = ("--prune", "--label", "source=tenants", "--yes")
+    refused = desk.tenure("apply", "-f", desk.write(name, "\n"), *options)
+
+    assert (refused.code, sorted(desk.world.stored())) == (78, ["tenant-00001"])
+    assert "is empty, so --prune would delete all" in refused.err
+    assert desk.tenure("apply", "-f", desk.write("none.json", "[]"), *options).code == 0
+    assert desk.world.stored() == {}
+
+
 def test_a_static_schedule_is_not_overwritten_and_nothing_else_is_applied(desk: ClusterWithJobs) -> None:
     """A clash is a mistake like any other."""
     desk.world.raw.hset(desk.world.keys.schedule_def, "report", b"4\nab\nsomedigest\n{}")
