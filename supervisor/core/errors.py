@@ -23,7 +23,7 @@ EXIT_NO = 3  # asked, and the answer is no: unhealthy, no leader
 EXIT_CANNOT_BIND = 69
 EXIT_CRASH_LOOP = 70
 EXIT_CANNOT_CREATE = 73
-EXIT_RESTART = 75  # a child asks for a clean restart that is nobody's failure
+EXIT_RESTART = 75  # to be started again: nobody's failure, or one that passes by itself
 EXIT_CONFIG = 78
 
 
@@ -58,6 +58,7 @@ class Problem:
     path: str  # "election.lease_duration"
     message: str  # says the value seen
     remedy: str = ""
+    is_passing: bool = False  # what the configuration needs is away, and may be back a moment later
 
     def __str__(self) -> str:
         """Render on one line: place, path, message, remedy."""
@@ -81,7 +82,14 @@ class ConfigError(TenureError):
     def __init__(self, problems: Sequence[Problem]) -> None:
         assert problems
         self.problems = tuple(problems)
+        if self.is_passing:
+            self.exit_code = EXIT_RESTART
         super().__init__("\n".join(str(problem) for problem in self.problems))
+
+    @property
+    def is_passing(self) -> bool:
+        """True if a part of it did not answer: other problems may be but the lack of that."""
+        return any(problem.is_passing for problem in self.problems)
 
 
 class OptionError(TenureError, ValueError):

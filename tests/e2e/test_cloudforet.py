@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import sqlite3
+import threading
 from collections.abc import Callable
 from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -122,5 +125,41 @@ def test_a_ported_service_fires_beside_one_without_its_token_and_a_reload_follow
     refused = tenure(short_directory, "reload", *options, environ=EMBEDDED)
     assert refused.returncode == 1
     assert "SCHEDULERS.ported.interval: must be above 0" in refused.stdout + refused.stderr
+    tree.terminate()
+    assert tree.wait() == 0
+
+
+class _Late(BaseHTTPRequestHandler):
+    """Refuses two requests, as a server that starts, and then hands out a configuration."""
+
+    text = f"{QUEUES}SCHEDULERS: {{late: {{handler: a.b.Late, interval: 3600}}}}\n".encode()
+    asked = 0
+
+    def do_GET(self) -> None:
+        type(self).asked += 1
+        self.send_response(503 if self.asked <= 2 else 200)
+        self.send_header("Content-Length", str(len(self.text)))
+        self.end_headers()
+        self.wfile.write(self.text)
+
+    def log_message(self, *_args: object) -> None:
+        """Say nothing."""
+
+
+def test_a_start_waits_for_a_server_of_configurations_that_is_away(
+    short_directory: Path, start: Callable[..., Tree]
+) -> None:
+    """It is told once, and what the server says then is what runs."""
+    _Late.asked = 0
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Late) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        pin = hashlib.sha256(_Late.text).hexdigest()
+        entry = f"{{url: 'http://127.0.0.1:{server.server_port}/x', sha256: {pin}, timeout: 20s}}"
+        (short_directory / "application.yaml").write_text(f"GLOBAL: {{packages: [a]}}\nIMPORT: [{entry}]\n")
+        tree = start("tree", "--compat", "cloudforet", "-c", "application.yaml", "--port", "0", environ=EMBEDDED)
+        tree.wait_for("tree_ready")
+        server.shutdown()
+    assert [each["name"] for each in tree.events("schedule_registered")] == ["late"]
+    assert tree.log_path.read_text().count("answered 503") == 1
     tree.terminate()
     assert tree.wait() == 0

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from supervisor.app.configuration import load
-from supervisor.core.errors import ConfigError
+from supervisor.core.errors import EXIT_CONFIG, EXIT_RESTART, ConfigError
 from supervisor.importers.cloudforet.fetch import BYTES_MAX
 from supervisor.settings.loader import Loaded
 
@@ -42,6 +42,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._answer(200, SHARED.encode(), **{"Content-Length": "1000"})
             case "/nothing" | "/no/content":
                 self._answer(200 if self.path == "/nothing" else 204, b"")
+            case "/busy":
+                self._answer(503, b"")
             case "/redirected":
                 self._answer(302, b"half", Location="/shared.yaml", **{"Content-Length": "1000000000"})
             case "/elsewhere":
@@ -143,6 +145,29 @@ def test_an_answer_that_cannot_be_used_is_a_problem_with_its_reason(
     found = problem(tmp_path, entry.replace("{server}", server).replace("{pin}", PIN))
     assert found.startswith(f"{tmp_path}/config.yaml:3: IMPORT[0]: http://127.0.0.1:")
     assert why in found
+
+
+@pytest.mark.parametrize(
+    ("entry", "code"),
+    [
+        ("{url: 'http://127.0.0.1:1/x', {pin}}", EXIT_RESTART),
+        ("{url: '{server}/busy', timeout: 20s, {pin}}", EXIT_RESTART),
+        ("{url: '{server}/never', timeout: 300ms, {pin}}", EXIT_RESTART),
+        (f"{{url: '{{server}}/cut', timeout: 20s, {PIN_OF_SHARED}}}", EXIT_RESTART),
+        (f"{{url: '{{server}}/nothing', timeout: 20s, {PIN_OF_NOTHING}}}", EXIT_RESTART),
+        ("{url: '{server}/absent.yaml', timeout: 20s, {pin}}", EXIT_CONFIG),
+        ("{url: '{server}/shared.yaml', timeout: 20s, {pin}}", EXIT_CONFIG),
+        ("{url: '{server}/large', timeout: 20s, {pin}}", EXIT_CONFIG),
+        ("{url: '{server}/elsewhere', timeout: 20s, {pin}}", EXIT_CONFIG),
+        ("{url: 'http://127.0.0.1:port/x', {pin}}", EXIT_CONFIG),
+        ("there_is_no_such.yaml", EXIT_CONFIG),
+    ],
+)
+def test_what_passes_by_itself_is_told_from_what_lasts(tmp_path: Path, server: str, entry: str, code: int) -> None:
+    """A service manager starts the one again, and leaves the other to a person."""
+    with pytest.raises(ConfigError) as caught:
+        loaded(tmp_path, entry.replace("{server}", server).replace("{pin}", PIN))
+    assert caught.value.exit_code == code
 
 
 def test_an_optional_import_that_does_not_answer_is_said_and_left_out(tmp_path: Path, server: str) -> None:

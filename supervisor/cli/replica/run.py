@@ -5,19 +5,28 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import select
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import FrameType
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from supervisor.cli.config.setting_flags import features_option, gate_flags
 from supervisor.cli.help import SectionedCommand
-from supervisor.cli.options import LoadSettings, config_options
-from supervisor.core.errors import EXIT_FAILED, EXIT_OK
+from supervisor.cli.options import LoadSettings, config_options, print_problems
+from supervisor.cli.output import say
+from supervisor.clock import Clock, SystemClock
+from supervisor.core.errors import EXIT_FAILED, EXIT_OK, ConfigError
+from supervisor.core.units import SECOND_NS
 
+if TYPE_CHECKING:
+    from supervisor.settings.loader import Loaded
+
+PATIENCE_S = 30  # a service manager gives up what fails five times in two minutes (StartLimitBurst= of the unit)
+PAUSE_S = 1.0
 _STDERR = 2
 _PATHS = {
     "host": "web.host", "port": "web.port", "data_dir": "data_dir", "redis_url": "redis.url", "log_format": "log.format"
@@ -77,7 +86,7 @@ def run(
     flags = {path: flag for path, flag in named.items() if flag.value is not None} | gate_flags(feature_gates)
     if plugins:
         _register(plugins)
-    loaded = load_settings(flags=flags, with_jobs=True)
+    loaded = load_patiently(lambda *, with_jobs: load_settings(flags=flags, with_jobs=with_jobs), SystemClock())
     if write_config_to is not None:
         from supervisor.cli.config.commands import write_config
 
@@ -86,6 +95,30 @@ def run(
     from supervisor.app import replica
 
     _leave(replica.run(loaded, lambda: load_settings(flags=flags, with_jobs=True)))
+
+
+def load_patiently(
+    load: Callable[..., Loaded], clock: Clock, pause: Callable[[float], object] = lambda s: select.select([], [], [], s)
+) -> Loaded:
+    """Return the configuration; wait for a while until what it imports over the network answers.
+
+    Raises:
+        ConfigError: it cannot be used, or still does not answer.
+    """
+    until_ns = 0
+    while True:
+        try:
+            return load(with_jobs=False)
+        except ConfigError as error:
+            now_ns = clock.elapsed_ns()
+            if not error.is_passing or (until_ns and now_ns >= until_ns):
+                break
+            if not until_ns:
+                print_problems(problem for problem in error.problems if problem.is_passing)
+                say(f"it is asked again for {PATIENCE_S} s", err=True)
+                until_ns = now_ns + PATIENCE_S * SECOND_NS
+        pause(PAUSE_S)
+    return load(with_jobs=True)  # jobs are imported for their problems too: those of the whole configuration alone
 
 
 def _register(plugins: Iterable[str]) -> None:

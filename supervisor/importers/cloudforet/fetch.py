@@ -36,6 +36,8 @@ TIMEOUT_S = 5.0
 TIMEOUT_S_MAX = 60.0
 BYTES_MAX = 8 * 1024 * 1024
 _CHUNK = 64 * 1024
+_SERVER_ERROR = 500
+_LATER = (408, 425, 429)  # a time-out, too early, too many
 _KEYS = ("url", "optional", "sha256", "timeout")
 _SHA256 = re.compile(r"[0-9a-fA-F]{64}\Z")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -46,7 +48,11 @@ _CONSUL = (
 )
 
 
-class ChangedError(OSError):
+class LastingError(OSError):
+    """An answer that will be the same the next time; any other error over the network may pass by itself."""
+
+
+class ChangedError(LastingError):
     """Another text than the one that ``sha256`` demands."""
 
 
@@ -139,7 +145,7 @@ def fetch(target: FetchTarget) -> bytes:
     """
     raw = _read_url(target) if target.url else _read(target)
     if len(raw) > BYTES_MAX:
-        raise OSError(f"is larger than {BYTES_MAX // (1024 * 1024)} MiB")
+        raise LastingError(f"is larger than {BYTES_MAX // (1024 * 1024)} MiB")
     if target.sha256 and hashlib.sha256(raw).hexdigest() != target.sha256:
         raise ChangedError(f"has another sha256 than the {target.sha256[:12]}… that is demanded")
     return raw
@@ -190,12 +196,15 @@ def _read_url(target: FetchTarget) -> bytes:
             if not found:
                 raise OSError(f"answered {response.status} without a text")
     except urllib.error.HTTPError as error:
-        raise OSError(f"answered {error.code}") from None
+        is_passing = error.code >= _SERVER_ERROR or error.code in _LATER
+        raise (OSError if is_passing else LastingError)(f"answered {error.code}") from None
     except urllib.error.URLError as error:
         plain = "; plain http needs sha256" if "url type: http" in str(error.reason) else ""
-        raise OSError(f"cannot be reached: {error.reason}{plain}") from None
+        is_lasting = "url type" in str(error.reason)
+        raise (LastingError if is_lasting else OSError)(f"cannot be reached: {error.reason}{plain}") from None
     except TimeoutError:
         raise OSError(f"did not answer within {target.timeout_s:g}s") from None
-    except (ValueError, http.client.HTTPException):
-        raise OSError("is not a URL, or did not answer in HTTP") from None
+    except (ValueError, http.client.HTTPException) as error:
+        is_lasting = isinstance(error, ValueError | http.client.InvalidURL)
+        raise (LastingError if is_lasting else OSError)("is not a URL, or did not answer in HTTP") from None
     return bytes(found)

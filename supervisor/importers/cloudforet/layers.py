@@ -18,7 +18,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from supervisor.importers.cloudforet.fetch import ChangedError, FetchTarget, fetch, is_absent, target_of
+from supervisor.importers.cloudforet.fetch import ChangedError, FetchTarget, LastingError, fetch, is_absent, target_of
 from supervisor.importers.cloudforet.other_keys import check_spelling
 from supervisor.importers.cloudforet.python_source import read_module
 from supervisor.importers.cloudforet.report import ImportReport, shown
@@ -182,15 +182,17 @@ class Layers:
             self._missing(target, "is not UTF-8", is_certain=True)
         except OSError as error:
             is_certain = not target.url or isinstance(error, ChangedError)
-            self._missing(target, error.strerror or str(error), is_certain=is_certain)
+            is_passing = not is_certain and not isinstance(error, LastingError)
+            self._missing(target, error.strerror or str(error), is_certain=is_certain, is_passing=is_passing)
         return None
 
-    def _missing(self, target: FetchTarget, why: str, *, is_certain: bool = False) -> None:
+    def _missing(self, target: FetchTarget, why: str, *, is_certain: bool = False, is_passing: bool = False) -> None:
         if target.is_optional and not is_certain:
             self._report.notice(f"{target.node.origin}: {target.name}: {why}; it is optional")
             return
         remedy = "correct it" if is_certain else "correct it, or write {url: …, optional: true}"
-        self._report.problem(target.node, target.path, f"{target.name}: {why}", remedy)
+        message = f"{target.name}: {why}"
+        self._report.problem(target.node, target.path, message, remedy, is_passing=is_passing)
 
     def _chart(self, document: Node) -> Node:
         """Return the values that the chart would mount: database, shared, application, then both sections."""

@@ -21,9 +21,9 @@ class ImportReport:
     problems: list[Problem] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
 
-    def problem(self, node: Node, path: Path, message: str, remedy: str) -> None:
+    def problem(self, node: Node, path: Path, message: str, remedy: str, *, is_passing: bool = False) -> None:
         """Note a problem that keeps the configuration from being used, where ``node`` was written."""
-        self.problems.append(Problem(node.origin, format_path(path), message, remedy))
+        self.problems.append(Problem(node.origin, format_path(path), message, remedy, is_passing))
 
     def wrong(self, node: Node, path: Path, message: str, remedy: str = "correct it") -> None:
         """Note a problem of the value of ``node``, which the message ends with."""
