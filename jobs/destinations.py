@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import errno
 import socket
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from ssl import SSLContext
 from typing import Any, Self
 
@@ -59,15 +59,18 @@ def connect(address: tuple[str, int], timeout: float | None = None, *_: Any) -> 
         return socket.create_connection(address, timeout)
     failure = OSError(errno.EADDRNOTAVAIL, "its name has no address")
     for info in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM):
-        connection = judged_socket(info)
-        try:
-            connection.settimeout(timeout)
-            connection.connect(info[4])
-        except OSError as error:
-            connection.close()
-            failure = error
-        else:
-            return connection
+        with ExitStack() as until_connected:
+            try:
+                connection = until_connected.enter_context(judged_socket(info))
+                connection.settimeout(timeout)
+                connection.connect(info[4])
+            except DestinationRefusedError:
+                raise
+            except OSError as error:
+                failure = error
+            else:
+                until_connected.pop_all()
+                return connection
     raise failure
 
 

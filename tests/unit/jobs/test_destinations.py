@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from supervisor.core.jobs.references import DestinationRule
 from supervisor.settings.rules.cross_rules import violations
 from supervisor.settings.sections.models import Settings
-from tenure.jobs.destinations import DestinationRefusedError, judged_socket
+from tenure.jobs.destinations import DestinationRefusedError, connect, judged_socket
 from tests.kit.tables import table
 
 REFUSED = [
@@ -88,6 +88,18 @@ def test_no_socket_is_made_for_a_refused_address(address: str) -> None:
         judged_socket((family, socket.SOCK_STREAM, 0, "", (address, 80)))
 
     assert address not in str(caught.value)
+
+
+def test_an_address_of_a_family_that_this_machine_lacks_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name may have addresses of IPv6 where the kernel was started without it."""
+    monkeypatch.setattr(DestinationRule, "current", DestinationRule(["127.0.0.0/8"]))
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        where = listening.getsockname()
+        lacking = (socket.AF_UNSPEC, socket.SOCK_STREAM, 0, "", ("1.1.1.1", 80))
+        there = (socket.AF_INET, socket.SOCK_STREAM, 0, "", where)
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_args, **_options: [lacking, there])
+        with connect(("several.example", 80), 20) as connection:
+            assert connection.getpeername() == where
 
 
 @table(
