@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ SHARED = (
     "SCHEDULERS: {s: {backend: a.B, queue: q, interval: 60}}\n"
     "STOLEN: ${file:/etc/hostname}\n"
 )
+TLS = Path(__file__).resolve().parents[1] / "data" / "tls"
 PIN = f"sha256: {'f' * 64}"
 PIN_OF_SHARED = f"sha256: {hashlib.sha256(SHARED.encode()).hexdigest()}"
 PIN_OF_NOTHING = f"sha256: {hashlib.sha256(b'').hexdigest()}"
@@ -178,6 +181,32 @@ def test_an_optional_import_that_does_not_answer_is_said_and_left_out(tmp_path: 
     assert list(found.settings.schedules) == ["s"]
     assert found.conversion is not None
     assert any("answered 404; it is optional" in notice for notice in found.conversion.notices)
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_an_answer_over_tls_ends_where_its_server_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_whole: bool
+) -> None:
+    """One without a length that anybody on the way cut off was taken for the document."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(TLS / "ca.pem"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(TLS / "server.pem", TLS / "server.key")
+    with socket.create_server(("127.0.0.1", 0)) as listening, ThreadPoolExecutor(1) as answering:
+
+        def answer() -> None:
+            with context.wrap_socket(listening.accept()[0], server_side=True) as tls:
+                tls.recv(65536)
+                tls.sendall(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n" + SHARED.encode())
+                if is_whole:
+                    tls.unwrap().close()
+
+        listening.settimeout(20)
+        answering.submit(answer)
+        entry = f"{{url: 'https://127.0.0.1:{listening.getsockname()[1]}/x', timeout: 20s, {PIN_OF_SHARED}}}"
+        if is_whole:
+            assert list(loaded(tmp_path, entry).settings.schedules) == ["s"]
+        else:
+            assert "was cut off before its end" in problem(tmp_path, entry)
 
 
 def test_credentials_in_a_url_are_not_told(tmp_path: Path) -> None:

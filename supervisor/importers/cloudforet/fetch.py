@@ -3,7 +3,7 @@
 Guarantees
     A fetch ends: in time, which is one for all of it (http_fetch.py), in size, in redirects.
     With ``sha256`` nothing else than that very text is used. One that was cut off is refused where its server said how
-    long it is, or sent it in chunks.
+    long it is, sent it in chunks, or over TLS.
     Only files and http(s) are read; plain http only with ``sha256``, also where https redirects to it.
     Text from the network can name no file and no variable of this machine.
 
@@ -173,6 +173,7 @@ def _opener(left_s: Callable[[], float], *, is_pinned: bool) -> OpenerDirector:
 
 def _read_url(target: FetchTarget) -> bytes:
     import http.client  # noqa: PLC0415 - only for whoever imports over the network: they take longer than all of this
+    import ssl  # noqa: PLC0415
     import urllib.error  # noqa: PLC0415
     import urllib.request  # noqa: PLC0415
 
@@ -202,6 +203,8 @@ def _read_url(target: FetchTarget) -> bytes:
         plain = "; plain http needs sha256" if "url type: http" in str(error.reason) else ""
         is_lasting = "url type" in str(error.reason)
         raise (LastingError if is_lasting else OSError)(f"cannot be reached: {error.reason}{plain}") from None
+    except ssl.SSLEOFError:
+        raise OSError("was cut off before its end") from None
     except TimeoutError:
         raise OSError(f"did not answer within {target.timeout_s:g}s") from None
     except (ValueError, http.client.HTTPException) as error:

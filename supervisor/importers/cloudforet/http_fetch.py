@@ -55,7 +55,11 @@ class _TimedConnection(http.client.HTTPConnection):
 
 
 class _TimedTlsConnection(_TimedConnection, http.client.HTTPSConnection):
-    """The same over TLS."""
+    """The same over TLS, whose end must be told: anybody on the way can end the connection below it."""
+
+    def connect(self) -> None:
+        super().connect()
+        self.sock.suppress_ragged_eofs = False  # type: ignore[union-attr]  # an argument of wrap_socket
 
 
 def _connect(left_s: LeftS, address: tuple[str, int], *_unused: Any) -> socket.socket:
