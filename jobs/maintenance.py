@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 from supervisor.core.effects import drive
+from supervisor.core.errors import StoreRefusedError
 from supervisor.operations.queues import verify
 from supervisor.store.producer.connection import current
 from supervisor.store.queues.reads import QueueReads
@@ -51,6 +52,9 @@ def trim_history(ctx: Context, *, dead_days: float | None = None) -> TrimResult:
     Args:
         ctx: the run's context.
         dead_days: drop dead runs that died longer ago as well; default: keep them up to their cap.
+
+    Raises:
+        StoreRefusedError: Redis refuses a queue alone; the others are trimmed.
     """
     if dead_days is not None and not 0 < dead_days <= DAYS_MAX:
         raise ValueError(f"dead_days must be above 0 and at most {DAYS_MAX:.0f}, got {dead_days}")
@@ -59,6 +63,7 @@ def trim_history(ctx: Context, *, dead_days: float | None = None) -> TrimResult:
     queues = Queues(producer.keys)
     names = producer.run(QueueReads(producer.keys).names())
     result = TrimResult(queues=len(names), dropped=0, complete=True)
+    refused = None
     for name in names:
         call = queues.trim(
             name,
@@ -68,15 +73,22 @@ def trim_history(ctx: Context, *, dead_days: float | None = None) -> TrimResult:
             dead_age_ms=round(1000 * (producer.limits.dead_age_s or 0)),
             history_age_ms=round(1000 * (producer.limits.history_age_s or 0)),
         )
-        for _ in range(CALLS_MAX):
-            if ctx.remaining_s() < RESERVE_S:
-                result["complete"] = False
-                break
-            dropped = producer.run(call)
-            result["dropped"] += dropped
-            if dropped == 0:
-                break
+        try:
+            for _ in range(CALLS_MAX):
+                if ctx.remaining_s() < RESERVE_S:
+                    result["complete"] = False
+                    break
+                dropped = producer.run(call)
+                result["dropped"] += dropped
+                if dropped == 0:
+                    break
+        except StoreRefusedError as error:  # such as for a key of another type
+            if error.concerns_client:
+                raise
+            refused = error
     ctx.log.info("queues_trimmed", **result)
+    if refused is not None:
+        raise refused
     return result
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from supervisor.clock import SystemClock
+from supervisor.core.errors import StoreRefusedError
 from supervisor.core.model import Envelope, Kind, Template
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.settings.sections.queues import QueueSettings
@@ -97,6 +98,20 @@ def test_trimming_stops_before_its_deadline(server: Any) -> None:
     enqueue(server, "default", "one")
 
     assert trim_history(hurried) == {"queues": 1, "dropped": 0, "complete": False}
+
+
+def test_a_queue_that_cannot_be_trimmed_holds_up_no_other(ctx: Context, server: Any) -> None:
+    """And the run tells of it."""
+    for queue in ("broken", "idle"):
+        make_history(server, queue, 5)
+        enqueue(server, queue, f"{queue}-waiting")
+    raw = server.raw()
+    raw.set(server.keys.queue("broken").dead, "x")
+
+    with pytest.raises(StoreRefusedError, match="holds another type"):
+        trim_history(ctx)
+    assert raw.llen(server.keys.queue("idle").hist) == 3
+    raw.close()
 
 
 @pytest.mark.parametrize("days", [0, -1, 4000, float("nan")])
