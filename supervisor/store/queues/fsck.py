@@ -19,6 +19,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
+from supervisor.core.errors import StoreRefusedError
 from supervisor.core.names import check_name
 from supervisor.store.keys import Keys
 from supervisor.store.queues.reads import PARTS
@@ -98,8 +99,11 @@ class Fsck(CallBuilder):
         self._limit_keys: set[str] = set()
 
     def queue(self, queue: str) -> Calls[list[FsckFinding]]:
-        """Return the faults of one queue."""
+        """Return the faults of one queue; that Redis refuses it alone is one, such as for a key of another type."""
         check_name("queue", queue)
+        return _unless_refused(queue, "queue", self._queue(queue))
+
+    def _queue(self, queue: str) -> Calls[list[FsckFinding]]:
         picture = yield from self._picture(queue)
         suspects = _look_wrong(picture)
         for _ in range(ROUNDS - 1):
@@ -128,8 +132,9 @@ class Fsck(CallBuilder):
     def shared(self) -> Calls[list[FsckFinding]]:
         """Return the faults beside the queues that were verified before: limits and lists of unfinished runs."""
         found = []
-        for part, key in [("unique", ""), ("live", ""), *(("slots", key) for key in sorted(self._limit_keys))]:
-            found += yield from self._shared(part, key)
+        slots = [("slots", key, f"concurrency key {key}") for key in sorted(self._limit_keys)]
+        for part, key, what in [("unique", "", "unique keys"), ("live", "", "runs of schedules"), *slots]:
+            found += yield from _unless_refused("", what, self._shared(part, key))
         return found
 
     def _shared(self, part: str, key: str) -> Calls[list[FsckFinding]]:
@@ -194,6 +199,15 @@ class Fsck(CallBuilder):
             if position == "0":
                 break
         return found
+
+
+def _unless_refused(queue: str, what: str, verification: Calls[list[FsckFinding]]) -> Calls[list[FsckFinding]]:
+    try:
+        return (yield from verification)
+    except StoreRefusedError as error:
+        if error.concerns_client:
+            raise
+        return [FsckFinding(queue, what, f"cannot be verified: {error}", "")]
 
 
 def _look_wrong(picture: _Picture) -> set[str]:

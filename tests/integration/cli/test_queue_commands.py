@@ -238,6 +238,20 @@ def test_fsck_says_what_is_wrong_and_mends_it(world: StoreCalls, invoke: Invoke)
     assert sorted(world.fetch(S)) == ["a", "b"]
 
 
+def test_fsck_verifies_the_queues_beside_one_that_cannot_be(world: StoreCalls, invoke: Invoke) -> None:
+    """That one is told as a fault, and so are holders of unique keys that lie in it."""
+    broken, sound = world.keys.queue("abroken"), world.keys.queue("default")
+    world.enqueue(envelope("x", queue="abroken", unique="u"))
+    world.raw.delete(sound.ready(envelope("x").template.kind, 1), broken.data)
+    world.raw.set(broken.data, "x")
+    mended = invoke("queue", "fsck", "--fix", "-o", "json")
+    assert mended.code == 3
+    assert [(row["queue"], row["what"], bool(row["done"])) for row in rows(mended)] == [
+        ("abroken", "queue", False), ("default", "a", True), ("default", "b", True), ("", "unique keys", False),
+    ]  # fmt: skip
+    assert sorted(world.fetch(S)) == ["a", "b"]
+
+
 def test_a_run_is_found_behind_a_thousand_that_ended_later(world: StoreCalls, invoke: Invoke) -> None:
     """A busy queue ends so many in a second, and is set to remember ten thousand."""
     line = f"old|ok|1|{S}|1795055400000|1795055400250|tests.noop|"

@@ -114,6 +114,20 @@ def test_a_queue_that_cannot_be_trimmed_holds_up_no_other(ctx: Context, server: 
     raw.close()
 
 
+def test_a_queue_that_cannot_be_verified_is_a_violation_beside_others(ctx: Context, server: Any) -> None:
+    """One key of another program hid what is wrong in all queues behind it."""
+    enqueue(server, "broken", "one")
+    enqueue(server, "later", "two")
+    raw = server.raw()
+    raw.zadd(server.keys.queue("later").later, {"two": 1})
+    raw.delete(server.keys.queue("broken").data)
+    raw.set(server.keys.queue("broken").data, "x")
+    raw.close()
+
+    with pytest.raises(QueueInvariantError, match=r"^broken: queue: cannot be verified: .*\nlater: two: in several"):
+        verify_queues(ctx)
+
+
 @pytest.mark.parametrize("days", [0, -1, 4000, float("nan")])
 def test_an_age_outside_its_range_is_refused(ctx: Context, days: float) -> None:
     """Zero would drop what died a moment ago."""
