@@ -34,6 +34,7 @@ ENDPOINTS_MAX = 100  # of one domain
 SHOWN_MAX = 5
 PARTIAL = 206
 READ_TIMEOUT_S = 30.0
+_NO_URL = "its address is no URL; a space or a letter beyond ASCII is written as %20 or its like"
 
 
 class SourceRefusedError(ValueError):
@@ -287,9 +288,13 @@ def _fetch(opener: urllib.request.OpenerDirector, url: str, label: str, *, token
     except urllib.error.HTTPError as error:
         error.close()
         raise SourceRefusedError(f"source {label} answered {error.code}") from None
-    except (OSError, http.client.HTTPException, ValueError) as error:
+    except http.client.InvalidURL:  # whose text holds the query, which may hold a token
+        raise SourceRefusedError(f"source {label} cannot be fetched: {_NO_URL}") from None
+    except (OSError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise SourceRefusedError(f"source {label} cannot be fetched: {reason}") from None
+    except ValueError:
+        raise SourceRefusedError(f"source {label} cannot be fetched: {_NO_URL}") from None
     if is_partial:
         raise SourceRefusedError(f"source {label} answered {PARTIAL}: not the whole list")
     return answer

@@ -93,6 +93,16 @@ def test_a_source_with_credentials_is_refused(source: str) -> None:
     assert "word" not in str(caught.value).replace("password", "")
 
 
+@pytest.mark.parametrize("query", ["token=hunter2 &x=1", "token=hunter2&q=\N{LATIN SMALL LETTER A WITH DIAERESIS}"])
+def test_the_query_of_an_address_that_is_no_url_is_not_shown(query: str) -> None:
+    """It may hold a token; and the message says what is wrong with it."""
+    with pytest.raises(
+        SourceRefusedError, match=r"^source http://a.example/d cannot be fetched: .* is no URL"
+    ) as caught:
+        source.load(f"http://a.example/d?{query}", token=None, ca_file=None, allow_empty=False)
+    assert "hunter2" not in str(caught.value)
+
+
 @pytest.mark.parametrize("source", ["", "x" * 501])
 def test_a_source_without_a_usable_name_is_refused(source: str) -> None:
     """It is stored with each domain."""
