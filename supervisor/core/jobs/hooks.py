@@ -80,6 +80,9 @@ class Hook:
     verify: Callable[[Mapping[str, Any]], list[str]] = lambda _: []
     """Return what is wrong with arguments."""
 
+    has_coroutines: bool = False
+    """Some of its methods are coroutine functions."""
+
 
 class HookRegistry:
     """Name to hook."""

@@ -208,4 +208,7 @@ def _imported(name: str, origin: str, target: Any) -> Hook:
             return [f"hook {name}: {error}"]
         return []
 
-    return Hook(name, origin, points, make=lambda config: target(**config), verify=verify)
+    has_coroutines = any(inspect.iscoroutinefunction(getattr(target, name, None)) for name in (*POINTS, _UNDO))
+    return Hook(
+        name, origin, points, make=lambda config: target(**config), verify=verify, has_coroutines=has_coroutines
+    )

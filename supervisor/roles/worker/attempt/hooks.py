@@ -2,15 +2,17 @@
 
 Guarantees
     A profile without hooks for workers costs its runs nothing: no object is made for them.
-    A call returns or raises within the timeout of its hook. Plain methods run in threads, at most ``THREADS_MAX`` at
-    once, and ``DISPATCHES_MAX`` of dispatchers; coroutine methods in the loop, or where there is none in their own.
+    A call returns or raises within the timeout of its hook, also one that builds it. Plain methods run in threads, at
+    most ``THREADS_MAX`` at once, and ``DISPATCHES_MAX`` of dispatchers; coroutine methods in the loop, or where there
+    is none in their own. A hook is built where its methods run, by one call at a time.
     A run is put off for ``defer_max`` at most, by the clock of this process from when it first put it off; a hook that
     failed is asked again after 1 s, doubled up to 30 s. No attempt is charged.
 
 Does not guarantee
     That a method which does not return is ended: its thread is given up, and so is its place among the threads. A
     process that loses half of these asks for its successor. A coroutine method that swallows its cancellation holds its
-    run until the run's own timeout, which kills the process.
+    run until the run's own timeout, which kills the process. That a hook which has coroutine methods, and blocks as it
+    is built, holds up no other run of its loop.
 """
 
 from __future__ import annotations
@@ -22,8 +24,9 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from supervisor.clock import Clock
@@ -74,26 +77,42 @@ class BoundHook:
     timeout_s: float
     is_ignorable: bool = False
     target: Any = None
+    turn: Lock = field(default_factory=Lock)  # of the call that builds it
 
     @property
     def name(self) -> str:
         """Name of the hook."""
         return self.hook.name
 
-    def method(self, name: str) -> Callable[..., Any]:
+    def method(self, name: str, within_s: float = -1) -> Callable[..., Any]:
         """Return the method to call.
 
         Raises:
             HookFailedError: the hook cannot be built.
+            TimeoutError: another call did not build it ``within_s``; the next one builds it anew.
         """
         if self.target is None:
-            assert self.hook.make is not None
+            turn = self.turn
+            if not turn.acquire(timeout=within_s):
+                self.turn = Lock() if self.turn is turn else self.turn
+                raise TimeoutError
             try:
-                self.target = self.hook.make(self.config)
-            except (Exception, SystemExit) as error:
-                raise HookFailedError(f"cannot be built: {describe(error)}") from error
+                self._build()
+            finally:
+                turn.release()
         found: Callable[..., Any] = getattr(self.target, name)
         return found
+
+    def _build(self) -> None:
+        if self.target is not None:
+            return
+        assert self.hook.make is not None
+        try:
+            target = self.hook.make(self.config)
+        except (Exception, SystemExit) as error:
+            raise HookFailedError(f"cannot be built: {describe(error)}") from error
+        if self.target is None:  # else one that was given up came first
+            self.target = target
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +178,7 @@ class Pipeline:
             is_kept = self._kind is Kind.ASYNC
             asked_over_http = Webhook(name, webhook, is_kept=is_kept, wall_ms=self._clock.wall_ms)
             self._webhooks.append(asked_over_http)
-            hook = Hook(name, hook.origin, hook.points, make=lambda _: asked_over_http)
+            hook = Hook(name, hook.origin, hook.points, make=lambda _: asked_over_http, has_coroutines=True)
             timeout_s, is_ignorable = patience_s(webhook), webhook.ignorable
         points = frozenset(points_of(hooks, hook))
         return BoundHook(hook, hooks.config.get(name, {}), points, timeout_s, is_ignorable)
@@ -175,12 +194,11 @@ class Pipeline:
         return partial(self._dispatch_async if self._kind is Kind.ASYNC else _dispatch, asked, context)
 
     async def _dispatch_async(self, asked: BoundHook, context: Any) -> Any:
-        method = asked.method(Point.DISPATCH.value)
-        if inspect.iscoroutinefunction(method):
+        if (method := _coroutine(asked, Point.DISPATCH.value)) is not None:
             return await method(context)
         if self._dispatchers is None:
             self._dispatchers = ThreadPoolExecutor(DISPATCHES_MAX, thread_name_prefix="dispatch")
-        future = self._dispatchers.submit(copy_context().run, method, context)
+        future = self._dispatchers.submit(copy_context().run, _dispatch, asked, context)
         try:
             return await asyncio.wrap_future(future)
         finally:
@@ -193,8 +211,7 @@ class Pipeline:
             HookFailedError: it failed.
         """
         try:
-            method = asked.method(name)
-            future = self._submit(asked, method, args)
+            future = self._submit(asked, name, args)
             try:
                 return future.result(asked.timeout_s)
             finally:
@@ -207,11 +224,10 @@ class Pipeline:
     async def call_async(self, asked: BoundHook, name: str, *args: Any) -> Any:
         """Call a method of a hook from an event loop. Raises HookFailedError like ``call``."""
         try:
-            method = asked.method(name)
             async with asyncio.timeout(asked.timeout_s):
-                if inspect.iscoroutinefunction(method):
+                if (method := _coroutine(asked, name)) is not None:
                     return await method(*args)
-                future = self._submit(asked, method, args)
+                future = self._submit(asked, name, args)
                 try:
                     return await asyncio.wrap_future(future)
                 finally:
@@ -226,10 +242,29 @@ class Pipeline:
         except (Exception, SystemExit, KeyboardInterrupt) as error:
             raise _failure(error) from error
 
-    def _submit(self, asked: BoundHook, method: Callable[..., Any], args: tuple[Any, ...]) -> Future[Any]:
+    def _submit(self, asked: BoundHook, name: str, args: tuple[Any, ...]) -> Future[Any]:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="hook")
-        return self._threads.submit(copy_context().run, partial(_here, method, args, asked.timeout_s))
+        until_ns = self._clock.elapsed_ns() + round(asked.timeout_s * SECOND_NS)
+        return self._threads.submit(copy_context().run, self._in_thread, asked, name, args, until_ns)
+
+    def _in_thread(self, asked: BoundHook, name: str, args: tuple[Any, ...], until_ns: int) -> Any:
+        """Call a method, in a thread of the pool; a coroutine function in a loop of its own.
+
+        Raises:
+            HookFailedError: it raised, any exception: ``SystemExit`` would end the run as if its job had raised it.
+        """
+        try:
+            method = asked.method(name, asked.timeout_s)
+            if self._clock.elapsed_ns() < until_ns:
+                if not inspect.iscoroutinefunction(method):
+                    return method(*args)
+                return asyncio.run(_bounded(method, args, asked.timeout_s))
+        except TimeoutError:
+            raise
+        except BaseException as error:
+            raise _failure(error) from error
+        raise TimeoutError  # it took so long to build: nobody waits for an answer, and what it would take was undone
 
     def _let_go(self, future: Future[Any]) -> None:
         """Wait for a call no longer; one that goes on keeps its thread."""
@@ -280,6 +315,12 @@ class Pipeline:
         return veto._replace(delay_s=failure_delay_s(count + 1)) if veto.delay_s is None else veto
 
 
+def _coroutine(asked: BoundHook, name: str) -> Callable[..., Any] | None:
+    """Return a coroutine method, of a hook that is built in this loop if it has any: it may need the loop for that."""
+    method = asked.method(name) if asked.hook.has_coroutines else None
+    return method if inspect.iscoroutinefunction(method) else None
+
+
 def _dispatch(asked: BoundHook, context: Any) -> Any:
     method = asked.method(Point.DISPATCH.value)
     return asyncio.run(method(context)) if inspect.iscoroutinefunction(method) else method(context)
@@ -296,22 +337,6 @@ def describe(error: BaseException) -> str:
 
 def _failure(error: BaseException) -> HookFailedError:
     return error if isinstance(error, HookFailedError) else HookFailedError(describe(error))
-
-
-def _here(method: Callable[..., Any], args: tuple[Any, ...], timeout_s: float) -> Any:
-    """Call ``method`` in a thread; a coroutine function in a loop of its own.
-
-    Raises:
-        HookFailedError: it raised, any exception: ``SystemExit`` would end the run as if its job had raised it.
-    """
-    try:
-        return (
-            method(*args) if not inspect.iscoroutinefunction(method) else asyncio.run(_bounded(method, args, timeout_s))
-        )
-    except TimeoutError:
-        raise
-    except BaseException as error:
-        raise _failure(error) from error
 
 
 async def _bounded(method: Callable[..., Any], args: tuple[Any, ...], timeout_s: float) -> Any:

@@ -16,7 +16,7 @@ from supervisor.core.model import Kind
 from supervisor.core.supervision.states import Verb
 from supervisor.roles.worker.attempt import hooks as hooks_module
 from supervisor.roles.worker.attempt.context import Context
-from supervisor.roles.worker.attempt.hooks import HUNG_MAX, HUNG_NS, HookFailedError, Pipeline
+from supervisor.roles.worker.attempt.hooks import HUNG_MAX, HUNG_NS, BoundHook, HookFailedError, Pipeline
 from supervisor.settings.sections.models import Settings
 from tenure import job
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
@@ -29,10 +29,22 @@ class Hanging:
 
 class Stuck:
     def dispatch(self, context): held.wait()
+
+class Connecting:
+    def __init__(self): built.append(held.wait(2))
+    def gate(self, context): asked.append(context.run_id)
+
+class Leaning(Connecting):
+    def dispatch(self, context): ...
 """
 PROFILES = {
     "p": {"hooks": {"enabled": ["thanging:Hanging"], "timeout": "10ms"}},
     "q": {"hooks": {"enabled": ["thanging:Stuck"]}},
+}
+BUILT = {
+    "r": {"hooks": {"enabled": ["thanging:Connecting"], "timeout": "20ms"}},
+    "s": {"hooks": {"enabled": ["thanging:Connecting"]}},
+    "t": {"hooks": {"enabled": ["dispatch/thanging:Leaning"]}},
 }
 
 
@@ -42,26 +54,31 @@ def held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.
     (tmp_path / "thanging.py").write_text(CODE)
     monkeypatch.syspath_prepend(str(tmp_path))
     thanging: Any = importlib.import_module("thanging")
-    thanging.held = threading.Event()
+    thanging.held, thanging.built, thanging.asked = threading.Event(), [], []
     yield thanging.held
     thanging.held.set()
     del sys.modules["thanging"]
 
 
+def call(pipeline: Pipeline, kind: Kind, asked: BoundHook, run_id: str = "r1") -> Any:
+    """Ask a hook."""
+    context = Context(run_id=run_id, job="j", kind=kind)
+    if kind is Kind.ASYNC:
+        return asyncio.run(pipeline.call_async(asked, "gate", context))
+    return pipeline.call(asked, "gate", context)
+
+
+def only(pipeline: Pipeline, profile: str) -> BoundHook:
+    """Return the hook of a profile."""
+    hooks = pipeline.of(profile)
+    assert hooks is not None
+    return next(each[0] for each in hooks.at.values() if each)
+
+
 def ask(pipeline: Pipeline, kind: Kind) -> None:
     """Ask the hook, which does not answer in its time."""
-    hooks = pipeline.of("p")
-    assert hooks is not None
-    asked = next(each[0] for each in hooks.at.values() if each)
-    context = Context(run_id="r1", job="j", kind=kind)
-
-    def call() -> Any:
-        if kind is Kind.ASYNC:
-            return asyncio.run(pipeline.call_async(asked, "gate", context))
-        return pipeline.call(asked, "gate", context)
-
     with pytest.raises(HookFailedError, match="did not answer"):
-        call()
+        call(pipeline, kind, only(pipeline, "p"))
 
 
 @pytest.mark.parametrize("kind", list(Kind))
@@ -100,3 +117,60 @@ async def test_a_worker_whose_hooks_hang_asks_for_its_successor(
             shop.enqueue("guarded")
         await until(lambda: shop.board.rows[0].request_verb == Verb.RECYCLE, what="it to ask")
     assert not held.is_set()
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_a_hook_that_hangs_as_it_is_built_is_given_up_and_built_anew(held: threading.Event, kind: Kind) -> None:
+    """Its constructor had no time limit, in the loop of all other runs or in the main thread of the plain ones."""
+    clock, thanging = FakeClock(), sys.modules["thanging"]
+    pipeline = Pipeline(Settings.model_validate({"profiles": BUILT}, strict=False), clock, kind)
+    asked = only(pipeline, "r")
+    for run_id in ("builds", "waits for it"):
+        with pytest.raises(HookFailedError, match="did not answer"):
+            call(pipeline, kind, asked, run_id)
+    wait_until(lambda: len(pipeline.late) == 1, what="the one that waits to give up")
+    with pytest.raises(HookFailedError, match="did not answer"):
+        call(pipeline, kind, asked, "builds anew")
+    assert len(pipeline.late) == 2
+
+    clock.now_ns += HUNG_NS
+    held.set()
+    wait_until(lambda: not pipeline.late, what="those that build to end")
+    assert not thanging.asked, "nobody waits for these answers any more"
+    call(pipeline, kind, asked, "later")
+    assert thanging.asked == ["later"]
+    assert thanging.built == [True, True]
+
+
+async def test_calls_at_once_build_a_hook_once(held: threading.Event) -> None:
+    """As it was while it was built in the loop."""
+    pipeline = Pipeline(Settings.model_validate({"profiles": BUILT}, strict=False), FakeClock(), Kind.ASYNC)
+    asked = only(pipeline, "s")
+    contexts = [Context(run_id=f"r{number}", job="j", kind=Kind.ASYNC) for number in range(4)]
+    calls = asyncio.gather(*(pipeline.call_async(asked, "gate", context) for context in contexts))
+    asyncio.get_running_loop().call_later(0.05, held.set)
+    await calls
+    assert sys.modules["thanging"].built == [True]
+    assert sorted(sys.modules["thanging"].asked) == ["r0", "r1", "r2", "r3"]
+
+
+@pytest.mark.parametrize("profile", ["s", "t"])
+async def test_a_hook_that_is_being_built_holds_up_no_other_run(
+    shop: WorkerKit, held: threading.Event, profile: str
+) -> None:
+    """One that connects to a peer which is gone stopped every coroutine of the process, for each run anew."""
+    profiles = Settings.model_validate({"profiles": BUILT}, strict=False).profiles
+    shop.settings = shop.settings.model_copy(update={"profiles": profiles})
+
+    @job("guarded", profile=profile)
+    async def guarded() -> None: ...
+
+    @job("free")
+    async def free() -> None:
+        held.set()
+
+    async with shop.worker():
+        shop.enqueue("guarded")
+        shop.enqueue("free")
+        await until(lambda: bool(sys.modules["thanging"].built), what="the hook to be built")
+    assert sys.modules["thanging"].built == [True], "the other run came first"
