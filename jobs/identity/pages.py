@@ -23,13 +23,18 @@ _NEXT = {
     "nextcursor",
     "nexttoken",
     "nextpagetoken",
+    "nextmarker",
+    "nextrecordsurl",
+    "continue",
+    "continuationtoken",
     "odatanextlink",
 }
-_MORE = {"hasmore", "hasnext", "hasnextpage", "more", "moreresults", "truncated", "istruncated"}
+_MORE = {"hasmore", "hasnext", "hasnextpage", "more", "moreresults", "next", "truncated", "istruncated"}
 _LAST = {"last", "islast", "lastpage", "islastpage"}
 _TOTAL = {"total", "totalcount", "totalitems", "totalresults", "totalelements", "count"}
 _PAGES = {"totalpages", "pagecount", "pages", "lastpage"}
-_AROUND = {"meta", "metadata", "paging", "pagination", "page", "pageinfo", "links", "next"}
+_AROUND = {"meta", "metadata", "responsemetadata", "paging", "pagination", "page", "pageinfo", "links"}
+_AROUND |= {"cursor", "cursors", "next"}
 _LINK = re.compile(r"""<([^<>]{1,4096})>([^<]{0,1024})""")
 _NUMBER = re.compile(r"\d{1,20}")  # some servers write numbers as texts
 _REL_NEXT = re.compile(r""";\s*rel\s*=\s*(?:"[^"]*\bnext\b[^"]*"|next\b)""", re.IGNORECASE)
@@ -110,6 +115,8 @@ def _markers(document: Mapping[str, Any], path: str = "", depth: int = 2) -> Ite
         if isinstance(value, dict) and key in _AROUND and depth:
             inner = {(name if one == "href" else one): held for one, held in value.items()}
             yield from _markers(inner, f"{path}{name}.", depth - 1)
+            if key == "next" and "href" not in value:  # a page by its cursor or number, under whatever name
+                yield f"{path}{name}", key, any(value.values())
         else:
             yield f"{path}{name}", key, value
 

@@ -16,6 +16,8 @@ COMPLETE: list[dict[str, Any]] = [
     {"links": {"next": None, "self": "/domains"}, "meta": {"total": 2}},
     {"page": 1, "total_pages": 1, "more": "see the manual", "count": True},
     {"domains_by_plan": {"next": "gold", "total": 900}},
+    {"paging": {"next": {"after": None}}, "_links": {"next": {"href": None}}, "next": False},
+    {"response_metadata": {"next_cursor": ""}, "metadata": {"continue": ""}, "cursor": {"next": None, "prev": "a"}},
 ]
 
 
@@ -36,6 +38,7 @@ def test_a_whole_list_is_taken_for_one(document: dict[str, Any]) -> None:
         ({"next_page_url": "/domains?page=2"}, {}, "/domains?page=2"),
         ({"_links": {"next": {"href": "?page=2"}}}, {}, "?page=2"),
         ({"@odata.nextLink": "/x"}, {}, "/x"),
+        ({"nextRecordsUrl": "/x"}, {}, "/x"),
         ({"paging": {"next": "/x"}}, {}, "/x"),
         ({}, {"link": '</a>; rel="prev", </b>; rel="next"; title="2"'}, "/b"),
         ({}, {"link": "</b>;rel=next"}, "/b"),
@@ -55,6 +58,13 @@ def test_the_address_of_the_next_page_is_found(
         ({"next_page_token": "abc"}, {}, Paging(more="next_page_token is set")),
         ({"meta": {"next_cursor": "abc"}}, {}, Paging(more="meta.next_cursor is set")),
         ({"next": 2}, {}, Paging(more="next is set")),
+        ({"next": True}, {}, Paging(more="next is true")),
+        ({"response_metadata": {"next_cursor": "abc"}}, {}, Paging(more="response_metadata.next_cursor is set")),
+        ({"metadata": {"continue": "abc"}}, {}, Paging(more="metadata.continue is set")),
+        ({"continuationToken": "abc"}, {}, Paging(more="continuationToken is set")),
+        ({"NextMarker": "abc"}, {}, Paging(more="NextMarker is set")),
+        ({"cursor": {"next": "abc"}}, {}, Paging(more="cursor.next is set")),
+        ({"paging": {"next": {"after": "abc"}}}, {}, Paging(more="paging.next is true")),
         ({"hasMore": True}, {}, Paging(more="hasMore is true")),
         ({"pageInfo": {"hasNextPage": True}}, {}, Paging(more="pageInfo.hasNextPage is true")),
         ({"last": False}, {}, Paging(more="last is false")),
