@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from supervisor.cli.connection import Connection
-from supervisor.cli.output import say
+from supervisor.cli.output import printable, say
 from supervisor.core.errors import TenureError
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import PRIORITIES
@@ -149,7 +149,7 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     try:
-        is_agreed = click.confirm(question, err=True)
+        is_agreed = click.confirm(printable(question), err=True)
     except click.Abort:
         if sys.stdin.isatty():
             raise  # by Ctrl-C

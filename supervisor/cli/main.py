@@ -134,7 +134,9 @@ def main(argv: list[str] | None = None, *, prog_name: str = "tenure", before: Ca
     except click.exceptions.Abort:
         _leave(EXIT_FAILED)
     except click.ClickException as error:
-        error.show()
+        shown = io.StringIO()  # names and words of others, made printable
+        error.show(shown)
+        say(shown.getvalue().rstrip("\n"), err=True)
         _leave(error.exit_code)
     except ConfigError as error:
         print_problems(error.problems)

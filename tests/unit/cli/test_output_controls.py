@@ -9,10 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 import yaml
+from click.testing import CliRunner
 
 import supervisor.cli
+from supervisor.cli.cluster import confirm
+from supervisor.cli.main import main
 from supervisor.cli.output import moment, print_record, print_rows, print_section, print_value, say
 from supervisor.roles.web.responses import json_body
 from supervisor.telemetry.log_lines.render import console_renderer, render_json
@@ -83,6 +87,26 @@ def test_no_command_prints_a_text_with_a_value_in_it_unescaped() -> None:
     sources = (Path(supervisor.cli.__file__).parent).rglob("*.py")
     raw = [path.name for path in sources if re.search(r"click\.echo\(\s*f[\"']", path.read_text(encoding="utf-8"))]
     assert raw == ["output.py"], "of numbers alone"
+
+
+def test_a_question_before_a_command_acts_sends_no_control_character() -> None:
+    """`tenure stop` asks with the name on a nameplate, which a job of the tree can write."""
+    asking = click.Command("stop", callback=lambda: confirm(f"Stop {HOSTILE}?", yes=False))
+
+    answered = CliRunner().invoke(asking, input="y\n")
+
+    assert (answered.exit_code, STEERING.search(answered.output)) == (0, None)
+    assert "end?" in answered.output
+
+
+def test_a_refused_command_line_sends_no_control_character(capsys: pytest.CaptureFixture[str]) -> None:
+    """A refusal quotes words of the command, names on nameplates, and methods of a plugin's program."""
+    with pytest.raises(SystemExit):
+        main(["config", "flags", HOSTILE])
+
+    printed = capsys.readouterr().err
+    assert STEERING.search(printed) is None
+    assert "there is no section größe" in printed
 
 
 @pytest.mark.parametrize("wall_ms", [8_641_795_570_611_208, 253_402_300_800_000, -(1 << 62), 1 << 80])
