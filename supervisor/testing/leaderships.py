@@ -47,6 +47,9 @@ class SimulatedLeadership:
     def wait(self, _timeout_s: float | None, _is_over: Callable[[], bool]) -> None:
         """Return at once: only the test lets time pass."""
 
+    def changed(self) -> None:
+        """Do nothing: nobody waits."""
+
     def end(self, _grace_s: float) -> None:
         """Have the program told, and give the lease back within the test's next advance."""
         self._is_ending = True

@@ -54,6 +54,9 @@ class LeadershipExecution(Protocol):
     def wait(self, timeout_s: float | None, is_over: Callable[[], bool]) -> None:
         """Return once ``is_over``, or after ``timeout_s``."""
 
+    def changed(self) -> None:
+        """Look again, as whoever waits does too."""
+
     def end(self, grace_s: float) -> None:
         """Have the program told, and give the lease back."""
 
@@ -172,14 +175,17 @@ class Leadership:
 
     def wait(self, timeout: Duration | None = None) -> bool:
         """Wait until this program leads, it is closed, or ``timeout`` is over; return whether it leads."""
-        execution, timeout_s = self._execution, None if timeout is None else seconds_of("timeout", timeout)
-        if execution is not None and self._pid == os.getpid():
-            execution.wait(timeout_s, lambda: self._is_closed or self.is_leader)
-        return self.is_leader
+        return self._wait(timeout, lambda: False)
 
     async def wait_async(self, timeout: Duration | None = None) -> bool:  # noqa: ASYNC109 - as of wait
         """Do the same without blocking the event loop."""
-        return await result_of(lambda: self.wait(timeout), "leadership-wait")
+        is_left = False
+        try:
+            return await result_of(lambda: self._wait(timeout, lambda: is_left), "leadership-wait")
+        finally:  # cancelled: the thread that waits must not go on until this program leads
+            is_left = True
+            if self._execution is not None and self._pid == os.getpid():
+                self._execution.changed()
 
     def __enter__(self) -> Self:
         return self.start()
@@ -196,6 +202,12 @@ class Leadership:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close_async()
+
+    def _wait(self, timeout: Duration | None, is_left: Callable[[], bool]) -> bool:
+        execution, timeout_s = self._execution, None if timeout is None else seconds_of("timeout", timeout)
+        if execution is not None and self._pid == os.getpid():
+            execution.wait(timeout_s, lambda: is_left() or self._is_closed or self.is_leader)
+        return self.is_leader
 
     def _start(self, loop: asyncio.AbstractEventLoop | None) -> Self:
         if self._execution is not None:

@@ -178,6 +178,19 @@ async def test_a_callback_in_the_event_loop_may_end_its_own_leadership(server: S
         assert view(server).holder == ""
 
 
+async def test_who_waits_no_more_for_a_leadership_leaves_no_thread_behind() -> None:
+    """A standby that looks at other things every few seconds waits for hours."""
+    with tenure.leadership("billing") as lead:
+        assert lead.wait(BOUND)
+        async with tenure.leadership("billing") as standby:
+            for _ in range(3):
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(0.01):
+                        await standby.wait_async()
+            wait_until(lambda: not any(thread.name == "leadership-wait" for thread in threading.enumerate()))
+            assert not await standby.wait_async(0)
+
+
 def test_an_observer_sees_who_leads_and_writes_nothing(server: Server) -> None:
     """Of a leadership and of the replicas; no program takes the lease of those."""
     with (
