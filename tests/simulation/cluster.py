@@ -24,20 +24,19 @@ MOMENTS = ["", "leader_acquired", "call", "due_times_lost"]
 """Of a second loss of all data: none, at a grant, half a millisecond later, once watermarks are back."""
 
 
-class Cluster:
-    """Some replicas, of which one leads."""
+class Replicas:
+    """Some replicas of one world, of which one leads."""
 
-    def __init__(self, count: int, *more: ScheduleDef) -> None:
-        self.world = World(Server(Keys("marks")), seed=1)
-        self.server = self.world.server
+    def __init__(self, world: World, count: int, *definitions: ScheduleDef) -> None:
+        self.world = world
         self.replicas = [
             Replica(
-                self.world,
-                self.server.keys,
+                world,
+                world.server.keys,
                 f"r{number}",
                 timing=ElectionTiming.of(ElectionSettings()),
-                definitions=(EACH, LATEST, RARE, *more),
-                clock=ReplicaClock(self.world),
+                definitions=definitions,
+                clock=ReplicaClock(world),
             )
             for number in range(count)
         ]
@@ -49,6 +48,14 @@ class Cluster:
     def leader(self) -> Replica:
         (leader,) = [replica for replica in self.replicas if replica.is_leading]
         return leader
+
+
+class Cluster(Replicas):
+    """Replicas with the schedules above, and what they decided."""
+
+    def __init__(self, count: int, *more: ScheduleDef) -> None:
+        super().__init__(World(Server(Keys("marks")), seed=1), count, EACH, LATEST, RARE, *more)
+        self.server = self.world.server
 
     def resign(self) -> Replica:
         """Let another replica lead, as the same process; return it."""

@@ -10,36 +10,21 @@ import pytest
 
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.agent.election.context import ElectionTiming
-from supervisor.settings.sections.models import ElectionSettings
 from supervisor.store.election.leases import Leases
 from supervisor.store.keys import Keys
 from supervisor.testing.replica import Replica
 from supervisor.testing.server import Server, driven_time
-from supervisor.testing.world import ReplicaClock, S, World
+from supervisor.testing.world import World
 from tests.kit.shares import share
+from tests.simulation.cluster import Replicas
 
 TICK = ScheduleDef(id="tick", template=Template(job="sim.job", kind=Kind.SYNC), every_ms=5000, overlap="allow")
 TRANSITIONS_MAX = 2
 ORDERS = [*permutations(range(3)), (0, 1, 2, 3, 4), (4, 3, 2, 1, 0), (2, 0, 4, 1, 3)]
 
 
-class Fleet:
+class Fleet(Replicas):
     """Replicas on a good network, started one after the other."""
-
-    def __init__(self, world: World, count: int) -> None:
-        self.world = world
-        self.replicas = [
-            Replica(
-                world,
-                world.server.keys,
-                f"r{index}",
-                timing=ElectionTiming.of(ElectionSettings()),
-                definitions=(TICK,),
-                clock=ReplicaClock(world),
-            )
-            for index in range(count)
-        ]
 
     def start(self) -> None:
         """Start all; the first leads."""
@@ -47,14 +32,6 @@ class Fleet:
             replica.start()
             self.pass_s(0.05)
         self.pass_s(1)
-
-    def pass_s(self, seconds: float) -> None:
-        self.world.run_until(self.world.now_ns + int(seconds * S))
-
-    @property
-    def leader(self) -> Replica:
-        (leader,) = [replica for replica in self.replicas if replica.is_leading]
-        return leader
 
     def kinds(self) -> list[str]:
         """Return what happened to the lease, oldest first."""
@@ -87,7 +64,7 @@ def make_fleet() -> Iterator[Make]:
 
         def make(count: int) -> Fleet:
             worlds.append(World(Server(Keys("fleet")), seed=1))
-            fleet = Fleet(worlds[-1], count)
+            fleet = Fleet(worlds[-1], count, TICK)
             fleet.start()
             return fleet
 
@@ -179,7 +156,7 @@ def test_a_deploy_that_is_rolled_back_is_so_at_once() -> None:
     """The former leader is on the list of candidates for a moment more; its set kept that of the next away for 5 s."""
     world = World(Server(Keys("handover")), seed=1)
     with driven_time(world.server_time_s):
-        fleet = Fleet(world, 3)
+        fleet = Fleet(world, 3, TICK)
         first, deployed, back = fleet.replicas
         more = msgspec.structs.replace(TICK, id="more")
         deployed.definitions = (TICK, more)

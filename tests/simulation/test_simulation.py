@@ -8,12 +8,10 @@ from random import Random
 import pytest
 
 from supervisor.core.model import Kind, ScheduleDef, Template
-from supervisor.roles.agent.election.context import ElectionTiming
-from supervisor.settings.sections.models import ElectionSettings
 from supervisor.store.keys import Keys
-from supervisor.testing.replica import Replica
 from supervisor.testing.server import Server, driven_time
-from supervisor.testing.world import ReplicaClock, S, World
+from supervisor.testing.world import S, World
+from tests.simulation.cluster import Replicas
 from tests.simulation.conftest import WORLDS_PER_TEST
 from tests.simulation.mutants import first_caught
 from tests.simulation.scenario import run
@@ -41,29 +39,14 @@ def test_the_simulation_catches(mutant: str) -> None:
     assert first_caught(mutant, seeds=MUTANT_WORLDS) is not None, f"no world shows that {mutant}"
 
 
-def _replica(world: World, name: str) -> Replica:
-    timing = ElectionTiming.of(ElectionSettings())
-    clock = ReplicaClock(world)
-    return Replica(world, world.server.keys, name, timing=timing, definitions=(TICK,), clock=clock)
-
-
-class Quiet:
+class Quiet(Replicas):
     """Three replicas on a good network."""
 
     def __init__(self, world: World) -> None:
-        self.world = world
-        self.replicas = [_replica(self.world, f"r{i}") for i in range(3)]
+        super().__init__(world, 3, TICK)
         for replica in self.replicas:
             replica.start()
         self.pass_s(3)
-
-    def pass_s(self, seconds: float) -> None:
-        self.world.run_until(self.world.now_ns + int(seconds * S))
-
-    @property
-    def leader(self) -> Replica:
-        (leader,) = [replica for replica in self.replicas if replica.is_leading]
-        return leader
 
     def terms(self) -> int:
         return sum(
@@ -192,7 +175,7 @@ def test_a_rolling_restart_makes_two_transitions_at_most(seed: int) -> None:
     rng = Random(seed)
     world = World(Server(Keys("rolling")), seed=seed)
     with driven_time(world.server_time_s):
-        replicas = [_replica(world, f"r{number}") for number in range(rng.choice([3, 4, 5]))]
+        replicas = Replicas(world, rng.choice([3, 4, 5]), TICK).replicas
         for replica in replicas:
             replica.version = "1.0"
             replica.start()

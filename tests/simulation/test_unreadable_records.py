@@ -10,14 +10,12 @@ from typing import Any
 import pytest
 
 from supervisor.core.model import Kind, ScheduleDef, Template
-from supervisor.roles.agent.election.context import ElectionTiming
-from supervisor.settings.sections.models import ElectionSettings
 from supervisor.store.election.leases import Leases
 from supervisor.store.keys import Keys
 from supervisor.store.schedules.reads import Views
-from supervisor.testing.replica import Replica
 from supervisor.testing.server import Server, driven_time
-from supervisor.testing.world import ReplicaClock, S, World
+from supervisor.testing.world import World
+from tests.simulation.cluster import Replicas
 
 TICK = ScheduleDef(id="tick", template=Template(job="sim.job", kind=Kind.SYNC), every_ms=1000, overlap="allow")
 LEASE_S = 5
@@ -42,31 +40,16 @@ def odd_values(fields: Sequence[str]) -> list[Any]:
     return shares + [pytest.param(field, RUBBISH, id=f"{field}, all", marks=pytest.mark.long) for field in fields]
 
 
-class Cluster:
+class Cluster(Replicas):
     """Two replicas and a schedule of a second."""
 
     def __init__(self, *others: ScheduleDef) -> None:
-        self.world = World(Server(Keys("rubbish")), seed=1)
-        timing = ElectionTiming.of(ElectionSettings())
-        self.replicas = [
-            Replica(
-                self.world,
-                self.world.server.keys,
-                name,
-                timing=timing,
-                definitions=(TICK, *others),
-                clock=ReplicaClock(self.world),
-            )
-            for name in ("one", "two")
-        ]
+        super().__init__(World(Server(Keys("rubbish")), seed=1), 2, TICK, *others)
 
     def begin(self) -> None:
         for replica in self.replicas:
             replica.start()
         self.pass_s(3)
-
-    def pass_s(self, seconds: float) -> None:
-        self.world.run_until(self.world.now_ns + int(seconds * S))
 
     @property
     def leaders(self) -> list[str]:
@@ -128,9 +111,7 @@ def test_a_standby_named_as_the_holder_takes_no_term_of_another(cluster: Cluster
     next(replica for replica in cluster.replicas if replica.name == leader).kill()
     raw.hset(lease, "holder", standby)
     cluster.pass_s(2 * LEASE_S + 0.5)
-    assert cluster.leaders == [name for name in ("one", "two") if name != leader], (
-        "a dead leader's term ends by silence"
-    )
+    assert cluster.leaders == [name for name in ("r0", "r1") if name != leader], "a dead leader's term ends by silence"
 
 
 @pytest.mark.share(2)
