@@ -125,8 +125,8 @@ def _alone(ready: DueSchedule, moment: DecisionTime) -> FireItem:
 
 def advanced(ready: DueSchedule, mark_ms: int) -> DueSchedule | None:
     """Return the due time after a decision that left the watermark at ``mark_ms``; None when time makes none due."""
-    if "c" in ready.known.wait:
-        return None  # it depends on how its run ends, so it is read again
+    if "c" in ready.known.wait:  # what the end of its run makes due is read when that has ended
+        return prepare(ready.schedule, ready.known, mark_ms, live=1)
     planned = ready.following
     if planned is None or mark_ms != ready.nominal_ms:
         return prepare(ready.schedule, ready.known, mark_ms)

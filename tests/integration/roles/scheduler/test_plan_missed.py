@@ -122,6 +122,28 @@ def test_after_completion_counts_from_the_end_of_a_run() -> None:
         assert len(plan.fired()) == 3
 
 
+@pytest.mark.parametrize("overlap", ["allow", "skip", "buffer_all"])
+def test_times_beside_after_completion_are_due_on_time_while_a_run_goes_on(overlap: str) -> None:
+    """Each is decided at its instant, and none is missed."""
+    with planned(every(2, overlap=overlap, when=(When(after_completion_ms=500),))) as plan:
+        plan.until(1)
+        (running,) = plan.fetch()
+        plan.until(11)
+        decided = [entry for entry in plan.server.decisions if entry.run_id != running]
+        assert [entry.nominal_ms - EPOCH_MS for entry in decided] == [2000, 4000, 6000, 8000, 10_000]
+        assert all(entry.missed == 0 and entry.at_ms - entry.nominal_ms < 1000 for entry in decided)
+
+
+def test_the_end_of_a_run_makes_one_due_between_two_times() -> None:
+    """The schedule was ready for its next time; what the end asks for comes before it."""
+    with planned(every(20, when=(When(after_completion_ms=3000),))) as plan:
+        plan.until(5)
+        plan.finish()
+        plan.until(21)
+        assert plan.fired() == [pytest.approx(3, abs=0.1), pytest.approx(8, abs=0.2)]
+        assert plan.decided()[2:] == [("SKIPPED", 20)]
+
+
 def test_after_an_outage_late_runs_wait_for_those_on_time() -> None:
     """A hundred hours of hourly schedules are made up for once each, and a schedule of every second is never late."""
     hourly = [every(3600, f"h{i:03}", overlap="allow") for i in range(150)]
