@@ -122,8 +122,8 @@ local function tally_follow(key, above)
       end
       check_types(queue, string.sub(data, 1, 3))
       redis.call('HDEL', key, 'then:' .. whole(n))
-      local is_new, holder = admit(queue, id, data, tonumber(wait), FOLLOW_HISTORY)
-      if above and (is_new or holder) then
+      local is_new = admit(queue, id, data, tonumber(wait), FOLLOW_HISTORY)
+      if above then
         tally_add(above, 'total', 1)
         tally_add(above, is_new and 'left' or 'duplicate', 1)
       end

@@ -195,6 +195,32 @@ def test_a_child_refused_for_its_unique_key_is_counted_as_that(world: StoreCalls
     assert world.state("p/s") == "queued"
 
 
+def test_what_a_former_life_of_an_id_left_is_counted_where_it_keeps_a_run_from_coming_to_be(world: StoreCalls) -> None:
+    """Its dead child has the id of a child of this one, and of what follows: neither starts, and the sums say so."""
+    begin(world, child("p", "0"), child("p", "1"), then=[follow("p/then")])
+    assert world.fetch(S) == ["p/0", "p/1"]
+    world.turn(S, want=0, acks=[end("p/0"), end("p/1", Outcome.DEAD)])
+    assert world.fetch(S) == ["p/then"]
+    world.turn(S, want=0, acks=[end("p/then", Outcome.DEAD)])
+
+    world.enqueue(envelope("p"))
+    world.fetch(S)
+    world.turn(S, want=0, acks=[end("p", Outcome.OK, child("p", "0"), child("p", "1"), then=[follow("p/then")])])
+    assert world.fetch(S) == ["p/0"]
+    world.turn(S, want=0, acks=[end("p/0")])
+    assert sums(world) == (2, 0, {"ok": 1, "duplicate": 1})
+    assert tally(world).waiting == world.fetch(S) == []
+
+
+def test_what_follows_a_branch_and_cannot_start_is_counted_above_it(world: StoreCalls) -> None:
+    """A run of its id is there already; the tree above is complete without it."""
+    world.enqueue(envelope("p/0/then"), delays_ms=[60_000])
+    begin(world, child("p", "0"))
+    assert world.fetch(S) == ["p/0"]
+    world.turn(S, want=0, acks=[end("p/0", then=[follow("p/0/then")])])
+    assert sums(world) == (2, 0, {"ok": 1, "duplicate": 1})
+
+
 def test_only_the_first_hundred_errors_and_fifty_names_are_kept(world: StoreCalls) -> None:
     """A tally has a size, whatever ten thousand children say."""
     begin(world, *(child("p", str(n)) for n in range(8)))
