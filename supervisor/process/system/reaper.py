@@ -55,8 +55,8 @@ def kill_group(pid: int) -> None:
 
 
 def send(pid: int, number: signal.Signals) -> None:
-    """Send a signal to a child that was not reaped, so the pid cannot be another's."""
-    with contextlib.suppress(ProcessLookupError):
+    """Send a signal to a child that was not reaped, so the pid cannot be another's; one of another user gets none."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
 
 
