@@ -95,7 +95,7 @@ local function tally_error(id, run, code, message)
   end
 end
 
--- Whether all runs that a tally counts were ok, or refused for their unique keys; and its field `other`.
+-- Whether all runs that a tally counts were ok, or refused as duplicates; and its field `other`.
 local function tally_success(key, other)
   local sums = redis.call('HMGET', key, 'total', 'ok', 'duplicate', other)
   return tonumber(sums[1]) == (tonumber(sums[2] or 0) or 0) + (tonumber(sums[3] or 0) or 0), sums[4]
