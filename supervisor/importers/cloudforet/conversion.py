@@ -40,6 +40,11 @@ from supervisor.settings.schema import settings_shape
 
 JOBS_MODULE = "supervisor.compat.cloudforet.jobs"
 _EMPTY = Node({}, "default")
+_PACKAGES = ("cloudforet", "packages")
+_NO_PACKAGE = (
+    "nothing names a package of services (SCHEDULERS do by their classes), so tasks that WORKERS take end dead: add "
+    "packages: [spaceone.NAME], or read the scheduler's file too"
+)
 _ALIASES = {"cron": "rule", "every": "interval", "missed": "misfire", "catchup_window": "misfire_grace"}
 
 
@@ -78,6 +83,8 @@ def convert(
             layers.add(document, file)
     has_redis = has_redis or any(len(each.nearest(("redis", "url"))[0]) > 1 for each in native)
     root = _native(layers, environ, directories, report, has_redis=has_redis)
+    if layers.root.given("WORKERS") and not any(each.nearest(_PACKAGES)[0] == _PACKAGES for each in (root, *native)):
+        report.notice(_NO_PACKAGE)
     if not report.problems and not native and not _has_work(layers.root):
         where = str(files[0]) if files else "--compat cloudforet"
         remedy = "give the file that the scheduler or the worker mounts"

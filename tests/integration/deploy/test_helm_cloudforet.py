@@ -25,7 +25,8 @@ def test_values_of_cloudforet_are_taken_as_they_are() -> None:
     assert worker["containers"][0]["image"] == "example.org/identity:2.0.1"
     assert worker["containers"][0]["args"] == ["run"]
     assert environ(worker)["TENURE_COMPAT"] == "cloudforet"
-    assert environ(worker)["TENURE_CONFIG"] == "/etc/tenure/00-tenure.yaml:/etc/tenure/30-application-worker.yaml"
+    files = ("00-tenure", "30-application-scheduler", "30-application-worker")
+    assert environ(worker)["TENURE_CONFIG"] == ":".join(f"/etc/tenure/{file}.yaml" for file in files)
     assert yaml.safe_load(given) == EXAMPLES["cloudforet"]["application_scheduler"]
     assert {"name": "log-volume", "mountPath": "/var/log/spaceone"} in worker["containers"][0]["volumeMounts"]
     assert "TENURE_WORKERS" not in environ(found["identity-scheduler"]["spec"]["template"]["spec"])

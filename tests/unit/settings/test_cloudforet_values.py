@@ -226,3 +226,18 @@ def test_x11_the_zone_is_chosen_said_once_and_the_same_everywhere(cloudforet: Cl
         (first, *_) = due(loaded, START_MS, START_MS + 48 * HOUR_MS)["s"]
         assert first // 60_000 % 1440 == minute_of_day
     assert cloudforet.problems(text, environ={"TZ": "KST-9"})[0].startswith("TZ: timezone: timezone 'KST-9' is not in")
+
+
+NO_PACKAGE = "nothing names a package of services"
+
+
+def test_a_worker_that_knows_no_package_says_so(cloudforet: CloudforetDesk) -> None:
+    """The original's workers were told theirs by the command line; here every task would end dead."""
+    worker = f"{QUEUES}WORKERS: {{w: {{backend: spaceone.core.scheduler.worker.BaseWorker, queue: q, pool: 1}}}}\n"
+    assert any(NO_PACKAGE in notice for notice in notices(cloudforet.loads(worker)))
+    scheduler = "SCHEDULERS: {s: {backend: spaceone.identity.task.S, queue: q, interval: 60}}\n"
+    for more in ("packages: [spaceone.identity]\n", scheduler):
+        assert not any(NO_PACKAGE in notice for notice in notices(cloudforet.loads(worker + more)))
+    cloudforet.write("application.yaml", worker)
+    own = cloudforet.write("native.yaml", "cloudforet: {packages: [spaceone.identity]}\n")
+    assert not any(NO_PACKAGE in notice for notice in notices(cloudforet.load("application.yaml", own)))

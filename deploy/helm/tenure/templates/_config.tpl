@@ -26,7 +26,8 @@
 {{- $global := $values.global | default dict -}}
 {{- $shared := $global.shared_conf | default $global.shared | default dict -}}
 {{- $applications := list -}}
-{{- if has .role (list "allInOne" "scheduler") }}{{ $applications = append $applications (dict "name" "scheduler" "content" ($values.application_scheduler | default dict)) }}{{ end -}}
+{{/* In Cloudforet's format the scheduler's names the packages whose code the workers execute, which do not participate. */}}
+{{- if or (has .role (list "allInOne" "scheduler")) (and $values.compat (eq .role "worker")) }}{{ $applications = append $applications (dict "name" "scheduler" "content" ($values.application_scheduler | default dict)) }}{{ end -}}
 {{- if has .role (list "allInOne" "worker") }}{{ $applications = append $applications (dict "name" "worker" "content" ($values.application_worker | default dict)) }}{{ end -}}
 {{- if has .role (list "api") }}{{ $applications = append $applications (dict "name" "rest" "content" ($values.application_rest | default dict)) }}{{ end -}}
 {{- $own := include "tenure.ownConfig" . | fromYaml -}}
