@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import tracemalloc
 from collections.abc import Generator
 from typing import Any
@@ -130,8 +131,8 @@ def test_after_an_outage_every_run_is_looked_at_first() -> None:
     assert runs.due(SECOND_NS) == [("mail", "r")]
 
 
-@pytest.mark.parametrize(("count", "bytes_max"), [(1000, 60_000), pytest.param(5000, 300_000, marks=pytest.mark.long)])
-def test_questions_that_need_no_wait_leave_nothing_behind(count: int, bytes_max: int) -> None:
+@pytest.mark.parametrize("count", [1000, pytest.param(5000, marks=pytest.mark.long)])
+def test_questions_that_need_no_wait_leave_nothing_behind(count: int) -> None:
     """A program that asks for states all day, and never waits, does not grow."""
     waits = RunWaits(KEYS, open_store=lambda: pytest.fail("no connection"), clock=FakeClock(), entropy=bytes)
     asking = RunQueries(
@@ -143,10 +144,11 @@ def test_questions_that_need_no_wait_leave_nothing_behind(count: int, bytes_max:
     try:
         for number in range(count):
             asking.answer(asking.status(f"r{number}", ""), f"r{number}")
+        gc.collect()  # else it depends on when the collector came last
         kept, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert kept < bytes_max
+    assert kept < 20_000
 
 
 def test_runs_that_are_awaited_are_looked_at_while_thousands_come_and_go() -> None:
