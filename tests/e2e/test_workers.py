@@ -237,7 +237,8 @@ def test_a_coroutine_whose_times_are_one_ends_and_costs_no_process(site: Site) -
     wait_until(lambda: site.ended("dead").keys() == set(hasty), what="those to have ended")
     site.wait_for_ok("neighbour")
 
-    assert Counter(run_id for run_id, *_ in site.starts()) == dict.fromkeys(("neighbour", *hasty), 1)
+    starts = Counter(run_id for run_id, *_ in site.starts())
+    assert starts | Counter(hasty) == dict.fromkeys(("neighbour", *hasty), 1), "10 ms may be over before the job begins"
     assert tree.events("child_exited") == []
     assert site.is_sound()
 
