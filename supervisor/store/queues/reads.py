@@ -136,6 +136,7 @@ class RunView:
     history: list[HistoryEntry]  # newest first
     ended: RunEnd | None = None  # of a finished one for whose end somebody waited
     job_card: bytes = b""  # of its job, where it finished and left no result
+    ok_queues: tuple[str, ...] = ()  # where runs of its id ended ok, as far as the histories tell; not all of many
 
     @property
     def is_live(self) -> bool:
@@ -277,7 +278,7 @@ def _dead(queue: str, run_id: Any, died: Any, data: Any, charged: Any, error: An
 
 
 def _run(run_id: str, reply: Any) -> RunView | None:
-    state, queue, data, charged, token, due, died, error, result, progress, key, holders, ended, card, *lines = reply
+    state, queue, data, charged, token, due, died, error, result, progress, key, holders, end, card, ok, *lines = reply
     if state == b"unknown":
         return None
     attempts, crashes, interrupts = charges(charged)
@@ -301,8 +302,9 @@ def _run(run_id: str, reply: Any) -> RunView | None:
         waits_for=text(key),
         holders=[(queue, run_id) for queue, _, run_id in (each.partition(" ") for each in text(holders).splitlines())],
         history=sorted(parse_history(lines), key=lambda entry: entry.ended_ms, reverse=True),
-        ended=parse_end(ended) if state == b"finished" else None,
+        ended=parse_end(end) if state == b"finished" else None,
         job_card=card or b"",
+        ok_queues=tuple(text(ok).splitlines()),
     )
 
 

@@ -40,7 +40,8 @@ def _joined(views: Sequence[RunView]) -> RunView:
         shown = min(there, key=lambda view: view.queue)
     else:
         shown = max(views, key=lambda view: max((entry.ended_ms for entry in view.history), default=-1))
-    return replace(shown, history=sorted(history, key=lambda entry: entry.ended_ms, reverse=True))
+    history.sort(key=lambda entry: entry.ended_ms, reverse=True)
+    return replace(shown, history=history, ok_queues=tuple(queue for view in views for queue in view.ok_queues))
 
 
 def await_runs(ends: RunEnds, bell: str, runs: Sequence[tuple[str, str]]) -> Generator[Call[Any], Any, list[str]]:

@@ -12,8 +12,8 @@
 --
 -- Returns  position of the next page, 0 at the end, then state, queue, data, charges, token, due_ms, died_ms, error, result,
 --          progress, the concurrency key that it waits for, up to three runs that hold a slot of that key, one a line, how
---          it ended if somebody waited for that, the card of its job where it ended and left no result, lines of ended
---          attempts …
+--          it ended if somebody waited for that, the card of its job where it ended and left no result, up to two queues, one
+--          a line, in which a run of its id ended ok, lines of ended attempts …
 --          State is running, later, dead, blocked, queued, finished or unknown.
 local HOLDERS_MAX, ATTEMPTS_MAX = 3, 200000
 if not_whole(scan, position) or tonumber(scan) < 1 or (need ~= 'history' and need ~= 'job' and need ~= 'end') then
@@ -60,7 +60,7 @@ local is_told = found or ended or (need == 'end' and redis.call('EXISTS', keys.r
 if not found and ended then
   found = { 'finished', '', '', '', '', '', '', '', '', '' }
 end
-local newest_ms = -1
+local newest_ms, ok_in = -1, {}
 local known = is_named and #queues or math.max(redis.call('SCARD', keys.queues), 1)
 local depth = math.min(tonumber(scan), math.max(math.floor(ATTEMPTS_MAX / known), 1))
 local function search(queue)
@@ -68,6 +68,9 @@ local function search(queue)
   for n = #past, 1, -1 do
     if string.sub(past[n], 1, #id + 1) == id .. '|' then
       lines[#lines + 1] = past[n]
+      if string.sub(past[n], #id + 2, #id + 4) == 'ok|' and #ok_in < 2 and ok_in[#ok_in] ~= queue then
+        ok_in[#ok_in + 1] = queue
+      end
       local ended_ms = tonumber(string.match(past[n], '^[^|]*|[^|]*|[^|]*|[^|]*|[^|]*|(%d+)')) or 0
       if not found or (found[1] == 'finished' and ended_ms > newest_ms) then -- ids are of one queue: the last to end counts
         found, newest_ms = { 'finished', queue, '', '', '', '', '', '', '', '' }, ended_ms
@@ -92,7 +95,7 @@ for n = 1, 8 do
 end
 reply[10], reply[11], reply[12], reply[13], reply[14] = result or '', progress or '', shown[9], shown[10], ended or ''
 local job = shown[1] == 'finished' and not result and lines[1] and string.match(lines[1], '^[^|]*|[^|]*|[^|]*|[^|]*|[^|]*|[^|]*|([^|]*)')
-reply[15] = job and redis.call('HGET', keys.jobs, job) or ''
+reply[15], reply[16] = job and redis.call('HGET', keys.jobs, job) or '', table.concat(ok_in, '\n')
 for n, part in ipairs(reply) do
   reply[n] = readable(part)
 end

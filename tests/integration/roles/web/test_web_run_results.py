@@ -170,6 +170,24 @@ def test_a_result_is_shown_to_those_alone_who_reach_the_run_that_left_it(api: An
     assert (shown["state"], shown["queue"], seers) == ("dead", "another", [])
 
 
+@pytest.mark.parametrize("who_is_awaited", ["nobody", "the namesake"])
+def test_a_namesake_that_ended_beside_a_run_shows_its_result_to_nobody_else(
+    api: Any, shop: Store, who_is_awaited: str
+) -> None:
+    """Both existed at once, in two queues, and only one of them left a result."""
+    enqueue(shop, "r1", queue="another", job="other.task")
+    if who_is_awaited == "nobody":
+        execute(shop, b'"secret"')
+        execute(shop, None, queue="another", job="other.task", turn_number=2)
+    else:
+        shop.command("HSET", KEYS.awaited, "r1", "bell")
+        execute(shop, None, queue="another", job="other.task")
+        execute(shop, b'"secret"', turn_number=2)
+
+    seen = {who: ask(api, "GET", f"{PATH}/runs/r1", who)[1] for who in ("neighbour", "stranger", "viewer")}
+    assert [who for who, shown in seen.items() if shown.get("result") is not None] == ["viewer"]
+
+
 def test_output_is_shown_to_tokens_with_that_scope_that_reach_its_run(api: Any, shop: Store) -> None:
     """Prints may hold what results hold; each output is judged by the job and the queue that it is of."""
     log = AttemptLog(1, 1, "mail.send", "mail", S, 1, 2, head="sent to x\n")
