@@ -105,6 +105,13 @@ def test_every_pod_that_executes_code_of_a_service_knows_its_package(role: str, 
     assert settings.election.participate == (role == "scheduler")
 
 
+def test_a_pod_that_only_serves_http_takes_no_plans_of_cloudforet() -> None:
+    """It knows no package, and each would end dead there."""
+    docs = render({**EXAMPLES["cloudforet"], "api": {"enabled": True}, "application_rest": {"REST": True}})
+    told = environ(of_kind(docs, "Deployment")["identity-api"]["spec"]["template"]["spec"])
+    assert told["TENURE_WORKERS"] == "{}"
+
+
 def test_by_default_two_replicas_do_everything() -> None:
     """One leads, one stands by, on two nodes if there are two, and a drain of nodes takes one after the other."""
     docs = render({})

@@ -67,7 +67,7 @@
 {{- if has .role (list "worker" "api") }}
 - {name: TENURE_ELECTION__PARTICIPATE, value: "false"}
 {{- end }}
-{{- if and (has .role (list "scheduler" "api")) (not $root.Values.compat) }}
+{{- if or (eq .role "api") (and (eq .role "scheduler") (not $root.Values.compat)) }}
 - {name: TENURE_WORKERS, value: "{}"}
 {{- end }}
 {{- with (($root.Values.global | default dict).common_env) }}
