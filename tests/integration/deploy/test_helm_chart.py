@@ -89,29 +89,6 @@ def test_the_configuration_of_every_pod_loads(values: dict[str, Any], tmp_path: 
         assert environ(pod)["TENURE_CONFIG"] == "/etc/tenure"
 
 
-@pytest.mark.parametrize("role", ["scheduler", "worker"])
-def test_every_pod_that_executes_code_of_a_service_knows_its_package(role: str, tmp_path: Path) -> None:
-    """Of Cloudforet's two sections that of the schedulers alone names it; without one all tasks end dead."""
-    docs = render(EXAMPLES["cloudforet"])
-    pod = of_kind(docs, "Deployment")[f"identity-{role}"]["spec"]["template"]["spec"]
-    told = environ(pod)
-    for file, text in of_kind(docs, "ConfigMap")[f"identity-{role}-config"]["data"].items():
-        (tmp_path / file).write_text(text)
-    files = [tmp_path / Path(each).name for each in told["TENURE_CONFIG"].split(":")]
-    settings = load(files=files, environ=told, flags={}, compat=told["TENURE_COMPAT"]).settings
-
-    assert settings.cloudforet.packages == ("spaceone.identity",)
-    assert ("identity_worker" in settings.workers) == (role == "worker")
-    assert settings.election.participate == (role == "scheduler")
-
-
-def test_a_pod_that_only_serves_http_takes_no_plans_of_cloudforet() -> None:
-    """It knows no package, and each would end dead there."""
-    docs = render({**EXAMPLES["cloudforet"], "api": {"enabled": True}, "application_rest": {"REST": True}})
-    told = environ(of_kind(docs, "Deployment")["identity-api"]["spec"]["template"]["spec"])
-    assert told["TENURE_WORKERS"] == "{}"
-
-
 def test_by_default_two_replicas_do_everything() -> None:
     """One leads, one stands by, on two nodes if there are two, and a drain of nodes takes one after the other."""
     docs = render({})
