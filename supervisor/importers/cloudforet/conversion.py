@@ -45,6 +45,10 @@ _NO_PACKAGE = (
     "nothing names a package of services (SCHEDULERS do by their classes), so tasks that WORKERS take end dead: add "
     "packages: [spaceone.NAME], or read the scheduler's file too"
 )
+_NO_SCHEDULERS = (
+    "there are no SCHEDULERS: where other replicas have them, start this one with election.participate: false "
+    "(TENURE_ELECTION__PARTICIPATE=false), or with their file too: a leader brings in its own schedules alone"
+)
 _ALIASES = {"cron": "rule", "every": "interval", "missed": "misfire", "catchup_window": "misfire_grace"}
 
 
@@ -85,6 +89,8 @@ def convert(
     root = _native(layers, environ, directories, report, has_redis=has_redis)
     if layers.root.given("WORKERS") and not any(each.nearest(_PACKAGES)[0] == _PACKAGES for each in (root, *native)):
         report.notice(_NO_PACKAGE)
+    if layers.root.given("WORKERS") and not layers.root.given("SCHEDULERS"):
+        report.notice(_NO_SCHEDULERS)
     if not report.problems and not native and not _has_work(layers.root):
         where = str(files[0]) if files else "--compat cloudforet"
         remedy = "give the file that the scheduler or the worker mounts"

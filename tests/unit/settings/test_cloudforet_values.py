@@ -229,6 +229,7 @@ def test_x11_the_zone_is_chosen_said_once_and_the_same_everywhere(cloudforet: Cl
 
 
 NO_PACKAGE = "nothing names a package of services"
+NO_SCHEDULERS = "there are no SCHEDULERS: where other replicas have them"
 
 
 def test_a_worker_that_knows_no_package_says_so(cloudforet: CloudforetDesk) -> None:
@@ -237,7 +238,9 @@ def test_a_worker_that_knows_no_package_says_so(cloudforet: CloudforetDesk) -> N
     assert any(NO_PACKAGE in notice for notice in notices(cloudforet.loads(worker)))
     scheduler = "SCHEDULERS: {s: {backend: spaceone.identity.task.S, queue: q, interval: 60}}\n"
     for more in ("packages: [spaceone.identity]\n", scheduler):
-        assert not any(NO_PACKAGE in notice for notice in notices(cloudforet.loads(worker + more)))
+        said = notices(cloudforet.loads(worker + more))
+        assert not any(NO_PACKAGE in notice for notice in said)
+        assert any(NO_SCHEDULERS in notice for notice in said) == (more != scheduler)
     cloudforet.write("application.yaml", worker)
     own = cloudforet.write("native.yaml", "cloudforet: {packages: [spaceone.identity]}\n")
     assert not any(NO_PACKAGE in notice for notice in notices(cloudforet.load("application.yaml", own)))
