@@ -82,7 +82,9 @@ def prepare(
     definition, trigger = known.definition, known.trigger
     planned = next_fire(definition, trigger, mark_ms)
     ended = _after(known, mark_ms, after_ms, live) if "c" in known.wait else None
-    if ended is not None and (planned is None or ended < planned.fire_ms):
+    if ended is not None and planned is not None and planned.nominal_ms <= ended < planned.fire_ms:
+        planned = planned._replace(fire_ms=ended)  # jitter ends with the next due time, which then is one with it
+    elif ended is not None and (planned is None or ended < planned.fire_ms):
         return DueSchedule(schedule, known, mark_ms, ended, ended, planned)
     if planned is None:
         return None

@@ -144,6 +144,17 @@ def test_the_end_of_a_run_makes_one_due_between_two_times() -> None:
         assert plan.decided()[2:] == [("SKIPPED", 20)]
 
 
+def test_an_end_passes_over_no_time_that_waits_for_its_jitter() -> None:
+    """The jitter is over then, as with any next due time: both are one run, and the chain goes on."""
+    with planned(every(10, jitter_ms=8000, when=(When(after_completion_ms=1500),))) as plan:
+        for _ in range(44):
+            plan.advance(1)
+            plan.finish()
+        assert [second for second in plan.fired() if second % 10 == 0] == [10, 20, 30, 40]
+        assert len(plan.fired()) > 15
+        assert plan.state().counters.missed == 0
+
+
 def test_after_an_outage_late_runs_wait_for_those_on_time() -> None:
     """A hundred hours of hourly schedules are made up for once each, and a schedule of every second is never late."""
     hourly = [every(3600, f"h{i:03}", overlap="allow") for i in range(150)]
