@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -186,3 +188,20 @@ def test_a_redis_that_is_down_is_waited_for(
     assert {each["generation"] for each in tree.events("child_started")} == {1}
     tree.terminate()
     assert tree.wait() == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "code"),
+    [("cluster: [\n", (), 78), ("IMPORT: ['https://127.0.0.1:1/x']\n", ("--compat", "cloudforet"), 75)],
+)
+def test_a_configuration_in_a_pipe_is_read_once(
+    short_directory: Path, text: str, options: tuple[str, ...], code: int
+) -> None:
+    """The second time it is empty, which is a configuration too: that of a replica that does something else."""
+    os.mkfifo(short_directory / "pipe")
+    writer = threading.Thread(target=(short_directory / "pipe").write_text, args=(text,), daemon=True)
+    writer.start()
+    done = tenure(short_directory, "run", "--config", "pipe", "--port", "0", *options)
+    assert done.returncode == code, done.stderr
+    assert "asked again" not in done.stderr
+    writer.join()

@@ -86,7 +86,11 @@ def run(
     flags = {path: flag for path, flag in named.items() if flag.value is not None} | gate_flags(feature_gates)
     if plugins:
         _register(plugins)
-    loaded = load_patiently(lambda *, with_jobs: load_settings(flags=flags, with_jobs=with_jobs), SystemClock())
+    files = click.get_current_context().params["config_files"]
+    is_read_again = all(file.is_file() or file.is_dir() for file in files)  # a pipe is empty the second time
+    loaded = load_patiently(
+        lambda: load_settings(flags=flags, with_jobs=True), SystemClock(), patience_s=PATIENCE_S if is_read_again else 0
+    )
     if write_config_to is not None:
         from supervisor.cli.config.commands import write_config
 
@@ -98,7 +102,11 @@ def run(
 
 
 def load_patiently(
-    load: Callable[..., Loaded], clock: Clock, pause: Callable[[float], object] = lambda s: select.select([], [], [], s)
+    load: Callable[[], Loaded],
+    clock: Clock,
+    *,
+    patience_s: int = PATIENCE_S,
+    pause: Callable[[float], object] = lambda seconds: select.select([], [], [], seconds),
 ) -> Loaded:
     """Return the configuration; wait for a while until what it imports over the network answers.
 
@@ -108,17 +116,16 @@ def load_patiently(
     until_ns = 0
     while True:
         try:
-            return load(with_jobs=False)
+            return load()
         except ConfigError as error:
             now_ns = clock.elapsed_ns()
-            if not error.is_passing or (until_ns and now_ns >= until_ns):
-                break
+            if not error.is_passing or not patience_s or (until_ns and now_ns >= until_ns):
+                raise
             if not until_ns:
                 print_problems(problem for problem in error.problems if problem.is_passing)
-                say(f"it is asked again for {PATIENCE_S} s", err=True)
-                until_ns = now_ns + PATIENCE_S * SECOND_NS
+                say(f"it is asked again for {patience_s} s", err=True)
+                until_ns = now_ns + patience_s * SECOND_NS
         pause(PAUSE_S)
-    return load(with_jobs=True)  # jobs are imported for their problems too: those of the whole configuration alone
 
 
 def _register(plugins: Iterable[str]) -> None:

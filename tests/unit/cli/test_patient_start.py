@@ -19,10 +19,10 @@ class _Source:
 
     def __init__(self, *looks: tuple[Problem, ...]) -> None:
         self.looks = list(looks)
-        self.with_jobs: list[bool] = []
+        self.count = 0
 
-    def __call__(self, *, with_jobs: bool) -> Loaded:
-        self.with_jobs.append(with_jobs)
+    def __call__(self) -> Loaded:
+        self.count += 1
         problems = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
         if problems:
             raise ConfigError(problems)
@@ -33,11 +33,11 @@ def test_a_start_waits_and_says_so_once(capsys: pytest.CaptureFixture[str]) -> N
     """Problems that follow from the missing part are not told."""
     clock = FakeClock()
     source = _Source((AWAY, WRONG), (AWAY, WRONG), ())
-    assert load_patiently(source, clock, clock.advance).settings.schedules == {}
+    assert load_patiently(source, clock, pause=clock.advance).settings.schedules == {}
     told = capsys.readouterr().err
     assert told.count("cannot be reached") == 1
     assert "mapping" not in told
-    assert source.with_jobs == [False] * 3
+    assert source.count == 3
 
 
 def test_a_start_gives_up_in_the_end_with_a_code_upon_which_it_is_started_again() -> None:
@@ -46,19 +46,18 @@ def test_a_start_gives_up_in_the_end_with_a_code_upon_which_it_is_started_again(
     source = _Source((AWAY, WRONG))
     began_ns = clock.elapsed_ns()
     with pytest.raises(ConfigError) as caught:
-        load_patiently(source, clock, clock.advance)
+        load_patiently(source, clock, pause=clock.advance)
     assert caught.value.exit_code == EXIT_RESTART
     assert caught.value.problems == (AWAY, WRONG)
     assert clock.elapsed_ns() - began_ns == PATIENCE_S * 1_000_000_000
-    assert source.with_jobs[-1]
 
 
 def test_a_wrong_configuration_ends_a_start_at_once() -> None:
-    """With the problems of its jobs; also where it shows only when the missing part is there."""
+    """Also where it shows only when the missing part is there."""
     for looks in [((WRONG,),), ((AWAY, WRONG), (WRONG,))]:
         clock = FakeClock()
         source = _Source(*looks)
         with pytest.raises(ConfigError) as caught:
-            load_patiently(source, clock, clock.advance)
+            load_patiently(source, clock, pause=clock.advance)
         assert caught.value.exit_code == EXIT_CONFIG
-        assert source.with_jobs == [*[False] * len(looks), True]
+        assert source.count == len(looks)
