@@ -185,7 +185,10 @@ class Store(StoreClient):
     ) -> list[Any]:
         if self._connect_s is not None:
             link._sock.settimeout(self._left_s(until_ns))  # noqa: SLF001 - for the write; a reply has its own
-        link.send_packed_command([b"".join(link.pack_commands(commands))])  # in one piece, under one deadline
+        # Numbers as text: hiredis 3.5 writes one by a call that looks for signals, and ends the process where a handler
+        # raises then, as for a job whose time is over.
+        texts = [[str(part) if type(part) is int else part for part in command] for command in commands]
+        link.send_packed_command([b"".join(link.pack_commands(texts))])  # in one piece, under one deadline
         if meanwhile is not None:
             meanwhile()
         replies: list[Any] = []

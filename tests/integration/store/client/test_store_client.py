@@ -146,6 +146,22 @@ def test_a_script_unknown_to_the_server_is_sent_whole(world: StoreCalls) -> None
     assert world.run(world.leases.view()).holder == "a"
 
 
+def test_numbers_are_packed_as_text(world: StoreCalls, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library ends the process where the handler of a signal raises as it writes a number: a job's time was over."""
+    kinds: set[type] = set()
+    pack = world.store._call_link.pack_commands
+
+    def seen(commands: list[list[object]]) -> list[bytes]:
+        kinds.update(type(part) for command in commands for part in command)
+        packed: list[bytes] = pack(commands)
+        return packed
+
+    monkeypatch.setattr(world.store._call_link, "pack_commands", seen)
+    assert world.enqueue(envelope("a")) == [True]
+    assert world.store.command("LPUSH", world.keys.queue("other").hist, 7) == 1
+    assert kinds == {str, bytes}
+
+
 def test_a_fence_is_told_from_every_other_error(world: StoreCalls) -> None:
     """With the operation and both epochs."""
     term = world.lead()
