@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from supervisor.core.effects import Call, Reporter, Steps
+from supervisor.core.effects import Call, Steps
 from supervisor.core.election.lease import Term
 from supervisor.core.errors import StoreRefusedError, TenureError
 from supervisor.core.model import FIRE_BATCH_MAX
@@ -28,6 +28,7 @@ from supervisor.roles.scheduler.window import (
     NEVER_MS,
     PAGE,
     REFUSED_MS,
+    CappedReports,
     DueCursor,
     DueHeap,
     DueQuestion,
@@ -40,7 +41,6 @@ from supervisor.store.schedules.fire import PlanCode, PlanItem, Schedules
 from supervisor.store.wire.fire import DueReply, FireItem, Seen
 
 AGAIN_NS = 1000 * MILLISECOND_NS  # after Redis refused a page, and after plans in vain
-ANNOUNCED_MAX = 200  # schedules that get a log line of their own in a term
 NAMED_MAX = 10  # schedules named in one line
 
 
@@ -309,42 +309,3 @@ class Prefetcher:
             self._looks.put(seen.schedule, score + moment.ahead_ms)
         else:
             self._cursor = self._cursor.by(score)
-
-
-class CappedReports:
-    """Reports of the plan: changes since the last report."""
-
-    def __init__(self, report: Reporter) -> None:
-        self._report = report
-        self._overdue = 0
-        self.begin()
-
-    def begin(self) -> None:
-        """Start a term."""
-        self._is_first = True
-        self._announced = 0
-        self._foreign = ""
-
-    def read(self, reply: DueReply, *, refused: int) -> None:
-        """Report how many schedules there are, and that some are overdue."""
-        if self._is_first:
-            self._report("term_read", schedules=reply.defined)
-            self._is_first = False
-        if reply.overdue and not self._overdue:
-            self._report("schedule_overdue", count=reply.overdue, reason="due more than a minute ago")
-        self._overdue = reply.overdue
-        if reply.foreign and reply.foreign != self._foreign:
-            self._report("reading_refused", what=reply.foreign, error="a key of this cluster holds another type")
-        self._foreign = reply.foreign
-        counts = {name: getattr(reply, name) for name in ("defined", "planned", "overdue", "paused", "invalid")}
-        self._report("plan", **counts, refused=refused)
-
-    def planned(self, plan: PlanItem, ready: DueSchedule | None) -> None:
-        """Report that a schedule has a place in the plan."""
-        if plan.set_pause and plan.set_pause != "-":
-            self._report("schedule_auto_paused", schedule=plan.seen.schedule, reason="its runs keep failing")
-        if ready is None or self._announced >= ANNOUNCED_MAX:
-            return
-        self._announced += 1
-        trigger = ready.known.trigger.describe()
-        self._report("schedule_planned", schedule=plan.seen.schedule, trigger=trigger, next_ms=ready.nominal_ms)

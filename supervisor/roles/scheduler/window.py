@@ -17,7 +17,9 @@ from dataclasses import dataclass, field, replace
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
+from supervisor.core.effects import Reporter
 from supervisor.roles.scheduler.fire_items import DecisionTime, DueSchedule
+from supervisor.store.schedules.fire import PlanItem
 from supervisor.store.wire.fire import DuePage, DueReply
 
 WINDOW_MAX = 100_000
@@ -30,6 +32,7 @@ OVERDUE_MS = 60_000
 REFUSED_MS = 60_000  # how long what Redis refused alone is left alone
 REFUSED_MAX = 100_000
 VAIN_MAX = 10
+ANNOUNCED_MAX = 200  # schedules that get a log line of their own in a term
 
 
 class Window:
@@ -303,3 +306,42 @@ class VainPlans:
     def forget(self, schedule: str) -> None:
         """Note that ``schedule`` is planned, or gone."""
         self._counts.pop(schedule, None)
+
+
+class CappedReports:
+    """Reports of the plan: changes since the last report."""
+
+    def __init__(self, report: Reporter) -> None:
+        self._report = report
+        self._overdue = 0
+        self.begin()
+
+    def begin(self) -> None:
+        """Start a term."""
+        self._is_first = True
+        self._announced = 0
+        self._foreign = ""
+
+    def read(self, reply: DueReply, *, refused: int) -> None:
+        """Report how many schedules there are, and that some are overdue."""
+        if self._is_first:
+            self._report("term_read", schedules=reply.defined)
+            self._is_first = False
+        if reply.overdue and not self._overdue:
+            self._report("schedule_overdue", count=reply.overdue, reason="due more than a minute ago")
+        self._overdue = reply.overdue
+        if reply.foreign and reply.foreign != self._foreign:
+            self._report("reading_refused", what=reply.foreign, error="a key of this cluster holds another type")
+        self._foreign = reply.foreign
+        counts = {name: getattr(reply, name) for name in ("defined", "planned", "overdue", "paused", "invalid")}
+        self._report("plan", **counts, refused=refused)
+
+    def planned(self, plan: PlanItem, ready: DueSchedule | None) -> None:
+        """Report that a schedule has a place in the plan."""
+        if plan.set_pause and plan.set_pause != "-":
+            self._report("schedule_auto_paused", schedule=plan.seen.schedule, reason="its runs keep failing")
+        if ready is None or self._announced >= ANNOUNCED_MAX:
+            return
+        self._announced += 1
+        trigger = ready.known.trigger.describe()
+        self._report("schedule_planned", schedule=plan.seen.schedule, trigger=trigger, next_ms=ready.nominal_ms)

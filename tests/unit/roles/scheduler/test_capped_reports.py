@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from supervisor.roles.scheduler.prefetcher import NAMED_MAX, CappedReports
+from supervisor.roles.scheduler.prefetcher import NAMED_MAX
+from supervisor.roles.scheduler.window import CappedReports
 from supervisor.store.wire.fire import DueReply
 from tests.unit.roles.scheduler.scheduler_stepper import serving
 
