@@ -23,7 +23,7 @@ from supervisor.core.model import FIRE_BATCH_MAX
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.scheduler.fenced_client import FencedClient, ask_split
 from supervisor.roles.scheduler.fire_items import DecisionTime, DueSchedule, Evaluation, evaluate, unusable
-from supervisor.roles.scheduler.schedule_cache import Catalogue, Watermarks
+from supervisor.roles.scheduler.schedule_cache import Catalogue, CompiledSchedule, Watermarks
 from supervisor.roles.scheduler.window import (
     NEVER_MS,
     PAGE,
@@ -41,6 +41,7 @@ from supervisor.store.schedules.fire import PlanCode, PlanItem, Schedules
 from supervisor.store.wire.fire import DueReply, FireItem, Seen
 
 AGAIN_NS = 1000 * MILLISECOND_NS  # after Redis refused a page, and after plans in vain
+CHAIN_MAX = 2 * PAGE  # schedules that are followed: of longer chains the due times are not known
 NAMED_MAX = 10  # schedules named in one line
 
 
@@ -211,10 +212,20 @@ class Prefetcher:
             reason = self._catalogue.learn(name, revision, body, is_dynamic=unknown[name])
             if reason is not None:
                 self._client.report("schedule_invalid", schedule=name, reason=reason)
-        followed = self._catalogue.followed(seen)
-        for name, found in zip(followed, (yield from self._definitions(term, list(followed))), strict=True):
-            for known in followed[name]:
-                known.take_source(None if found is None else found[1])
+        yield from self._know_sources(term, self._catalogue.followed(seen))
+
+    def _know_sources(self, term: Term, followed: Mapping[str, Sequence[CompiledSchedule]]) -> Steps[None]:
+        """Read the schedules that others follow: those of a chain have the due times of its first."""
+        read: set[str] = set()
+        while followed and len(read) <= CHAIN_MAX:
+            read |= followed.keys()
+            behind: dict[str, list[CompiledSchedule]] = {}
+            for name, found in zip(followed, (yield from self._definitions(term, list(followed))), strict=True):
+                for known in followed[name]:
+                    source = known.take_source(None if found is None else found[1])
+                    if source and source not in read:
+                        behind.setdefault(source, []).append(known)
+            followed = behind
 
     def _definitions(self, term: Term, names: Sequence[str]) -> Steps[list[tuple[int, bytes] | None]]:
         """Read what is stored of ``names``: a page at a time, and of long ones what can be answered in time."""

@@ -91,14 +91,15 @@ class CompiledSchedule:
         self.takes_time = bool(many or self.template)
         self.definition = _stripped(definition)
 
-    def take_source(self, body: bytes | None) -> None:
-        """Take the due times of the schedule that it follows from its definition; None: there is none."""
+    def take_source(self, body: bytes | None) -> str:
+        """Take the due times of the schedule that it follows from its definition; return which one that follows."""
         assert isinstance(self.trigger, AfterSchedule)
         try:
             source = None if body is None else trigger_of(unpack_definition(body))
         except (TenureError, msgspec.DecodeError):
             source = None
         self.trigger = replace(self.trigger, source=source)
+        return source.schedule if isinstance(source, AfterSchedule) else ""
 
     def run(
         self, schedule: str, nominal_ms: int, now_ms: int, *, cause: str = "", is_doubtful: bool = False,
@@ -135,8 +136,7 @@ class CompiledSchedule:
         return "" if self.definition.after is None else self.definition.after.schedule
 
     def _not_after_ms(self, nominal_ms: int, now_ms: int) -> int | None:
-        deadline = self.definition.start_deadline_ms
-        if deadline is None:
+        if (deadline := self.definition.start_deadline_ms) is None:
             return None
         return deadline + (now_ms if self.follows else fire_of(self.definition, self.trigger, nominal_ms))
 

@@ -43,17 +43,15 @@ def end_with(plan: Planned, run_id: str, *children: str, outcome: Outcome = Outc
 
 
 def test_a_follower_runs_for_the_nominal_time_of_the_run_that_ended() -> None:
-    """It has that run's id, its nominal time, and the interval around it."""
-    with planned(every(10, overlap="allow"), after()) as plan:
+    """It has that run's id, its nominal time, and the interval around it: in a chain, that of the first."""
+    with planned(every(10, overlap="allow"), after(), after("b", "c"), after("c", "d")) as plan:
         plan.until(15)
         assert plan.fired("b") == []
-        plan.finish()
-        assert plan.fetch() == [run_of(10, "b")]
-        packed = plan.server.store.raw.hget(plan.keys.queue("default").data, run_of(10, "b"))
-        made = unpack(packed)
-        assert (made.schedule, made.cause, made.after) == ("b", "after", run_of(10))
-        nominal = EPOCH_MS + 10_000
-        assert (made.nominal_ms, made.previous_ms, made.next_ms) == (nominal, nominal - 10_000, nominal + 10_000)
+        for former, name in (("s", "b"), ("b", "c"), ("c", "d")):
+            plan.finish()
+            made = unpack(plan.server.store.raw.hget(plan.keys.queue("default").data, run_of(10, name)))
+            assert (made.schedule, made.cause, made.after) == (name, "after", run_of(10, former))
+            assert (made.nominal_ms, made.previous_ms, made.next_ms) == (EPOCH_MS + 10_000, EPOCH_MS, EPOCH_MS + 20_000)
 
 
 @pytest.mark.parametrize(
