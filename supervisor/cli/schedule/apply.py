@@ -81,9 +81,10 @@ def apply(
         raise click.UsageError("--prune with -f - needs --yes: standard input cannot also answer a question")
     loaded = load_settings()
     read = read_files(file)
-    if prune and not any(raw.strip() for _, raw in read):  # what is left when the program that writes it fails
-        remedy = "to delete all schedules with the labels, apply a YAML or JSON file that holds []"
-        raise ConfigError([Problem(str(file), "", "is empty, so --prune would delete all", remedy)])
+    empty = [name for name, raw in read if not raw.strip()]  # what is left when the program that writes it fails
+    if prune and empty:
+        why, remedy = "is empty, so --prune would delete all that it held", "for no schedule, let YAML or JSON hold []"
+        raise ConfigError([Problem(name, "", why, remedy) for name in empty])
     with connected(loaded.settings) as connection:
         definitions = _validated(connection, loaded, read, name=str(file), form=form)
         with progress("comparing", len(definitions)) as advance:

@@ -56,3 +56,18 @@ def test_a_directory_without_schedules_is_told(desk: ClusterWithJobs, folder: Pa
 
     assert refused.code == 78
     assert "holds no file of schedules; up to 1000 files that end in .yaml" in refused.err
+
+
+def test_prune_is_refused_while_one_of_the_files_is_empty(desk: ClusterWithJobs, folder: Path) -> None:
+    """Several programs write them, and one failed: what its file held is still meant, unless it holds ``[]``."""
+    (folder / "10-reports.yaml").write_text("report: {job: report.make, every: 1h, labels: {by: us}}\n")
+    apply = ("apply", "-f", str(folder), "--prune", "--label", "by=us", "--yes")
+    assert desk.tenure(*apply).code == 0
+    (folder / "10-reports.yaml").write_text("")
+    refused = desk.tenure(*apply)
+
+    assert (refused.code, set(desk.world.stored())) == (78, {"report", "mail"})
+    assert "10-reports.yaml: is empty, so --prune would delete all that it held" in refused.err
+    (folder / "10-reports.yaml").write_text("[]")
+    assert desk.tenure(*apply).code == 0
+    assert set(desk.world.stored()) == {"mail"}
