@@ -119,7 +119,8 @@ def read_settings(
     its option in problems. ``compat`` is the format of files that are not native.
 
     Raises:
-        ConfigError: it cannot be used; ``with_jobs`` with the problems of the job modules, which are imported then.
+        ConfigError: it cannot be used; ``with_jobs`` with the problems of the job modules, which are imported then,
+            unless a part of it did not answer.
     """
     from supervisor.app.configuration import load
     from supervisor.settings.loader import UnusableError
@@ -134,7 +135,7 @@ def read_settings(
     try:
         return load(files=files, environ=os.environ, flags=given, compat=compat, are_named=bool(given_files))
     except UnusableError as error:
-        if not with_jobs:
+        if not with_jobs or error.is_passing:  # a start that waits imports modules once it has all of it
             raise
         from supervisor.app.jobs import import_jobs_of
         from supervisor.settings.schedules.complete import with_late_problems

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import pytest
 
 from supervisor.app.configuration import load
+from supervisor.cli.options import read_settings
 from supervisor.cli.replica.run import PATIENCE_S, load_patiently
 from supervisor.core.errors import EXIT_CONFIG, EXIT_RESTART, ConfigError, Problem
 from supervisor.settings.loader import Loaded
@@ -61,3 +65,15 @@ def test_a_wrong_configuration_ends_a_start_at_once() -> None:
             load_patiently(source, clock, pause=clock.advance)
         assert caught.value.exit_code == EXIT_CONFIG
         assert source.count == len(looks)
+
+
+def test_a_start_that_waits_imports_no_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each try would, and what a module opens as it is imported is looked for once the configuration is whole."""
+    (tmp_path / "imported_too_early.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "application.yaml").write_text(f"IMPORT: [{{url: 'http://127.0.0.1:1/x', sha256: {'f' * 64}}}]\n")
+    (tmp_path / "native.yaml").write_text("jobs: [imported_too_early]\n")
+    with pytest.raises(ConfigError) as caught:
+        read_settings([tmp_path / "application.yaml", tmp_path / "native.yaml"], compat="cloudforet", with_jobs=True)
+    assert [each.is_passing for each in caught.value.problems] == [True]
+    assert "imported_too_early" not in sys.modules
