@@ -9,6 +9,8 @@ import select
 import signal
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
@@ -86,11 +88,9 @@ def run(
     flags = {path: flag for path, flag in named.items() if flag.value is not None} | gate_flags(feature_gates)
     if plugins:
         _register(plugins)
-    files = click.get_current_context().params["config_files"]
-    is_read_again = all(file.is_file() or file.is_dir() for file in files)  # a pipe is empty the second time
-    loaded = load_patiently(
-        lambda: load_settings(flags=flags, with_jobs=True), SystemClock(), patience_s=PATIENCE_S if is_read_again else 0
-    )
+    load = partial(load_settings, flags=flags, with_jobs=True)
+    is_piped = any(map(_is_pipe, click.get_current_context().params["config_files"]))  # it is empty the second time
+    loaded = load_patiently(load, SystemClock(), patience_s=0 if is_piped else PATIENCE_S)
     if write_config_to is not None:
         from supervisor.cli.config.commands import write_config
 
@@ -98,7 +98,14 @@ def run(
         return
     from supervisor.app import replica
 
-    _leave(replica.run(loaded, lambda: load_settings(flags=flags, with_jobs=True)))
+    _leave(replica.run(loaded, load))
+
+
+def _is_pipe(file: Path) -> bool:
+    try:
+        return file.is_fifo()
+    except OSError:  # a directory above that may not be entered, a name too long: whoever reads it is told
+        return False
 
 
 def load_patiently(

@@ -174,6 +174,14 @@ def test_features_are_written_back_as_they_were_given(tmp_path: Path) -> None:
     assert yaml.safe_load(done.stdout)["features"] == {"AllAlpha": True, "FastCrashDetection": True}
 
 
+def test_a_configuration_that_cannot_be_looked_at_is_told_by_a_start(tmp_path: Path) -> None:
+    """A name that is too long stands for what this user may not see: 78, upon which no unit starts it again."""
+    done = tenure(tmp_path, "run", "-c", f"{'a' * 300}.yaml", "--write-config-to", "-")
+
+    assert (done.returncode, done.stdout) == (78, "")
+    assert done.stderr.endswith("a.yaml: cannot be read: File name too long\n")
+
+
 durations = st.integers(min_value=1000, max_value=300_000).map(lambda ms: f"{ms}ms")
 
 
