@@ -216,16 +216,18 @@ class Prefetcher:
 
     def _know_sources(self, term: Term, followed: Mapping[str, Sequence[CompiledSchedule]]) -> Steps[None]:
         """Read the schedules that others follow: those of a chain have the due times of its first."""
-        read: set[str] = set()
-        while followed and len(read) <= CHAIN_MAX:
-            read |= followed.keys()
+        bodies: dict[str, bytes | None] = {}
+        steps = 0
+        while followed and steps <= len(bodies) <= CHAIN_MAX:  # more steps than schedules are a circle
+            new = [name for name in followed if name not in bodies]
+            for name, found in zip(new, (yield from self._definitions(term, new)), strict=True):
+                bodies[name] = None if found is None else found[1]
             behind: dict[str, list[CompiledSchedule]] = {}
-            for name, found in zip(followed, (yield from self._definitions(term, list(followed))), strict=True):
-                for known in followed[name]:
-                    source = known.take_source(None if found is None else found[1])
-                    if source and source not in read:
+            for name, followers in followed.items():
+                for known in followers:
+                    if source := known.take_source(bodies[name]):
                         behind.setdefault(source, []).append(known)
-            followed = behind
+            followed, steps = behind, steps + 1
 
     def _definitions(self, term: Term, names: Sequence[str]) -> Steps[list[tuple[int, bytes] | None]]:
         """Read what is stored of ``names``: a page at a time, and of long ones what can be answered in time."""

@@ -54,6 +54,18 @@ def test_a_follower_runs_for_the_nominal_time_of_the_run_that_ended() -> None:
             assert (made.nominal_ms, made.previous_ms, made.next_ms) == (EPOCH_MS + 10_000, EPOCH_MS, EPOCH_MS + 20_000)
 
 
+def test_two_of_a_chain_that_wait_at_once_have_the_interval_of_the_first() -> None:
+    """What one of them follows, the other follows too."""
+    with planned(every(10, overlap="allow"), after(), after("b", "c")) as plan:
+        plan.until(15)
+        plan.finish()
+        plan.until(21)
+        plan.finish()
+        for run_id, nominal_ms in ((run_of(10, "c"), EPOCH_MS + 10_000), (run_of(20, "b"), EPOCH_MS + 20_000)):
+            made = unpack(plan.server.store.raw.hget(plan.keys.queue("default").data, run_id))
+            assert (made.previous_ms, made.next_ms) == (nominal_ms - 10_000, nominal_ms + 10_000)
+
+
 @pytest.mark.parametrize(
     ("asked", "outcome", "is_due"),
     [
