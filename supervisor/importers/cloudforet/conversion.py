@@ -29,9 +29,9 @@ from supervisor.importers.cloudforet.other_keys import (
 )
 from supervisor.importers.cloudforet.queues import read_queues, read_redis, read_workers
 from supervisor.importers.cloudforet.report import ImportReport
-from supervisor.importers.cloudforet.schedules import Around, read_schedules
+from supervisor.importers.cloudforet.schedules import DEFAULT_QUEUE, PLANNERS, Around, read_schedules
 from supervisor.settings.base import Path as TreePath
-from supervisor.settings.document import Node
+from supervisor.settings.document import Node, wrap
 from supervisor.settings.interpolate import directory_of
 from supervisor.settings.loader import Converted
 from supervisor.settings.masking import QUERY_SECRET, REFERENCE, looks_secret, mask_url
@@ -47,7 +47,8 @@ _NO_PACKAGE = (
 )
 _NO_SCHEDULERS = (
     "there are no SCHEDULERS: where other replicas have them, start this one with election.participate: false "
-    "(TENURE_ELECTION__PARTICIPATE=false), or with their file too: a leader brings in its own schedules alone"
+    "(TENURE_ELECTION__PARTICIPATE=false) and their TOKEN, to which tasks refer, or with their file too: a leader brings "
+    "in its own schedules alone"
 )
 _ALIASES = {"cron": "rule", "every": "interval", "missed": "misfire", "catchup_window": "misfire_grace"}
 
@@ -86,12 +87,13 @@ def convert(
             _check_format(document, report)
             layers.add(document, file)
     has_redis = has_redis or any(len(each.nearest(("redis", "url"))[0]) > 1 for each in native)
-    root = _native(layers, environ, directories, report, has_redis=has_redis)
+    is_planning = _has(layers.root, "SCHEDULERS") or any(_has(each, "schedules") for each in native)
+    root = _native(layers, environ, directories, report, has_redis=has_redis, is_planning=is_planning)
     if layers.root.given("WORKERS") and not any(each.nearest(_PACKAGES)[0] == _PACKAGES for each in (root, *native)):
         report.notice(_NO_PACKAGE)
-    if layers.root.given("WORKERS") and not layers.root.given("SCHEDULERS"):
+    if layers.root.given("WORKERS") and not _has(layers.root, "SCHEDULERS"):
         report.notice(_NO_SCHEDULERS)
-    if not report.problems and not native and not _has_work(layers.root):
+    if not report.problems and not native and not any(_has(layers.root, key) for key in ("SCHEDULERS", "WORKERS")):
         where = str(files[0]) if files else "--compat cloudforet"
         remedy = "give the file that the scheduler or the worker mounts"
         report.problem(Node(None, where), (), "has neither SCHEDULERS nor WORKERS", remedy)
@@ -121,12 +123,18 @@ def original_path(path: str) -> str:
     return f"SCHEDULERS.{name}.{_ALIASES[key]}" if key in _ALIASES else f"SCHEDULERS.{rest}"
 
 
-def _has_work(root: Node) -> bool:
-    return any((child := root.child(key)) is not None and child.value for key in ("SCHEDULERS", "WORKERS"))
+def _has(root: Node, key: str) -> bool:
+    return (child := root.child(key)) is not None and bool(child.value)
 
 
 def _native(
-    layers: Layers, environ: Mapping[str, str], directories: Sequence[Path], report: ImportReport, *, has_redis: bool
+    layers: Layers,
+    environ: Mapping[str, str],
+    directories: Sequence[Path],
+    report: ImportReport,
+    *,
+    has_redis: bool,
+    is_planning: bool,
 ) -> Node:
     root = layers.root
     queues, entries = read_queues(root.child("QUEUES") or _EMPTY, report)
@@ -142,9 +150,18 @@ def _native(
     entries_found = [schedulers.value[name] for name in schedules.value]
     backends = [found for each in entries_found if (found := each.child("backend"))]
     handlers = [found for each in entries_found if (found := each.child("handler"))]
+    planners = wrap(
+        {
+            "kind": "sync",
+            "processes": 2 if handlers else 1,
+            # A plan is made with the settings of whoever takes it; those of its scheduler are not in a worker's file.
+            "queues": [PLANNERS, DEFAULT_QUEUE] if is_planning else [DEFAULT_QUEUE],
+        },
+        "default",
+    )
     found = {
         "jobs": Node([Node(JOBS_MODULE, "default")], "default"),
-        "workers": read_workers(root.child("WORKERS") or _EMPTY, entries, report, planners=2 if handlers else 1),
+        "workers": read_workers(root.child("WORKERS") or _EMPTY, entries, report, planners),
         "schedules": schedules,
         "log": read_log(root, report),
         "replica": read_replica(root),

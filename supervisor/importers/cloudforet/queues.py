@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from supervisor.importers.cloudforet.classes import split_name
 from supervisor.importers.cloudforet.report import ImportReport, shown
-from supervisor.importers.cloudforet.schedules import DEFAULT_QUEUE, PLANNERS, check_queue, entries_of
+from supervisor.importers.cloudforet.schedules import PLANNERS, check_queue, entries_of
 from supervisor.settings.base import NAME, Path
 from supervisor.settings.document import Node, wrap
 from supervisor.settings.masking import REFERENCE
@@ -197,8 +197,8 @@ def _check_place(entry: Node, path: Path, place: dict[str, Any], report: ImportR
         check(key, isinstance(place.get(key, ""), str), "text; quote it")
 
 
-def read_workers(workers: Node, queues: Collection[str], report: ImportReport, *, planners: int) -> Node:
-    """Return the native ``workers``: a pool for each entry, and one of so many processes for the jobs that plan."""
+def read_workers(workers: Node, queues: Collection[str], report: ImportReport, planners: Node) -> Node:
+    """Return the native ``workers``: a pool for each entry, and ``planners`` for the jobs that plan."""
     pools: dict[str, Node] = {}
     for name, entry in entries_of(workers, ("WORKERS",), report):
         path: Path = ("WORKERS", name)
@@ -219,9 +219,7 @@ def read_workers(workers: Node, queues: Collection[str], report: ImportReport, *
         served = [queue.value] if queue is not None and isinstance(queue.value, str) else []
         if len(report.problems) == before:
             pools[name] = wrap({"kind": "sync", "queues": served, "processes": processes}, entry.origin)
-    pool = {"kind": "sync", "processes": planners, "queues": [PLANNERS, DEFAULT_QUEUE]}
-    pools[PLANNERS] = wrap(pool, workers.origin)
-    return Node(pools, workers.origin)
+    return Node({**pools, PLANNERS: planners}, workers.origin)
 
 
 def _pool(entry: Node, path: Path, report: ImportReport) -> int:

@@ -244,3 +244,20 @@ def test_a_worker_that_knows_no_package_says_so(cloudforet: CloudforetDesk) -> N
     cloudforet.write("application.yaml", worker)
     own = cloudforet.write("native.yaml", "cloudforet: {packages: [spaceone.identity]}\n")
     assert not any(NO_PACKAGE in notice for notice in notices(cloudforet.load("application.yaml", own)))
+
+
+def test_a_worker_with_a_file_of_its_own_takes_no_plans(cloudforet: CloudforetDesk) -> None:
+    """A plan is made with the settings of whoever takes it; where the scheduler's are not, it finds nothing to plan."""
+
+    def served(*files: str) -> tuple[str, ...]:
+        return cloudforet.load(*files).settings.workers["planners"].queues
+
+    worker = f"{QUEUES}WORKERS: {{w: {{backend: spaceone.core.scheduler.worker.BaseWorker, queue: q, pool: 1}}}}\n"
+    cloudforet.write("worker.yaml", worker)
+    cloudforet.write("defaults.yaml", "SCHEDULERS: {}\n")
+    cloudforet.write("scheduler.yaml", "SCHEDULERS: {s: {backend: spaceone.identity.task.S, queue: q, interval: 60}}\n")
+    cloudforet.write("native.yaml", "schedules: {s: {job: cloudforet.plan, queue: planners, every: 1h}}\n")
+
+    assert served("worker.yaml") == served("defaults.yaml", "worker.yaml") == ("default",)
+    for more in ("scheduler.yaml", "native.yaml"):
+        assert served("worker.yaml", more) == ("planners", "default")
