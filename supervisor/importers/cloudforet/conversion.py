@@ -47,8 +47,8 @@ _NO_PACKAGE = (
 )
 _NO_SCHEDULERS = (
     "there are no SCHEDULERS: where other replicas have them, start this one with election.participate: false "
-    "(TENURE_ELECTION__PARTICIPATE=false) and their TOKEN, to which tasks refer, or with their file too: a leader brings "
-    "in its own schedules alone"
+    "(TENURE_ELECTION__PARTICIPATE=false) and their TOKEN, to which tasks refer, or with their file too: a leader "
+    "brings in its own schedules alone"
 )
 _ALIASES = {"cron": "rule", "every": "interval", "missed": "misfire", "catchup_window": "misfire_grace"}
 
