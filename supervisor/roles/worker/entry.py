@@ -18,6 +18,7 @@ from supervisor.roles.child import ChildContext
 from supervisor.roles.worker.polling.poll import SessionLostError
 from supervisor.roles.worker.pools.async_pool import AsyncPool
 from supervisor.roles.worker.pools.sync_pool import SyncPool
+from supervisor.roles.worker.process import fork_signals
 from supervisor.roles.worker.process.heartbeat import STORE_ERRORS
 from supervisor.roles.worker.runtime import WorkerRuntime
 from supervisor.settings.sections.models import RedisSettings, Settings, WorkerKind
@@ -32,6 +33,7 @@ log = structlog.get_logger("tenure.worker")
 def main(child: ChildContext) -> int:
     """Run one worker process until it is asked to stop; return its exit code."""
     assert child.pool is not None
+    fork_signals.reset_in_forks()
     # In a job, `tenure.enqueue` goes where this worker's runs come from.
     connection.use(
         producer.Producer(

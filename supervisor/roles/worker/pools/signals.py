@@ -33,6 +33,7 @@ from supervisor.clock import Clock
 from supervisor.core.supervision.states import UnwantedReason
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.context import Interrupted, SoftTimeout
+from supervisor.roles.worker.process.fork_signals import HOOKS
 
 if TYPE_CHECKING:
     from supervisor.roles.worker.attempt.executor import Execution
@@ -337,7 +338,7 @@ def _is_ours(frame: FrameType | None) -> bool:
     return frame is None or frame is interrupted or frame.f_code is not enter.__code__
 
 
-_BOUNDARIES = frozenset({enter.__code__, drive.__code__})
+_BOUNDARIES = frozenset({enter.__code__, drive.__code__}) | HOOKS
 """Code that the one calls may be interrupted; what the other calls by itself is the generator of an attempt, ours."""
 
 _HANDLERS = frozenset(

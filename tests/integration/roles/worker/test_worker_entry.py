@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -21,10 +22,12 @@ from supervisor.roles import worker
 from supervisor.roles.child import ChildContext
 from supervisor.roles.worker import entry
 from supervisor.roles.worker.polling.poll import SessionLostError
+from supervisor.roles.worker.process.heartbeat import EXIT_QUIT
 from tenure import Context, Retry, job
 from tests.integration.roles.worker.forked import Forked, fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit
 from tests.kit.servers import RealServer, Server, wait_until
+from tests.kit.waiting import WAIT_S_MAX
 
 pytestmark = pytest.mark.server
 
@@ -108,6 +111,71 @@ def test_jobs_enqueue_into_the_cluster_of_their_worker(shop: WorkerKit, monkeypa
     process.signal(signal.SIGTERM)
 
     assert process.report().results["by-module"] == "by-module"
+
+
+def test_signals_of_a_process_that_a_job_forked_are_its_own(shop: WorkerKit) -> None:
+    """It took them for the worker: none ended it, and the loop of a coroutine pool heard them in its place."""
+
+    def spawn(_context: Context) -> list[int | None]:
+        codes = []
+        for number in (signal.SIGTERM, signal.SIGQUIT, signal.SIGUSR2, signal.SIGALRM):
+            process = multiprocessing.get_context("fork").Process(target=threading.Event().wait)
+            process.start()
+            assert process.pid is not None
+            os.kill(process.pid, number)
+            process.join(WAIT_S_MAX / 10)
+            codes.append(process.exitcode)
+            process.kill()
+        return codes
+
+    either(shop, "spawns", spawn, timeout=WAIT_S_MAX)
+    either(shop, "next", lambda _context: "done")
+    process = start(shop)
+    run_id = shop.enqueue("spawns")
+    wait_until(lambda: shop.ended(1), what="the run")
+    shop.enqueue("next")
+    wait_until(lambda: shop.ended(2), what="the next run")
+
+    process.signal(signal.SIGTERM)
+
+    assert process.report().results[run_id] == [-signal.SIGTERM, -signal.SIGQUIT, -signal.SIGUSR2, -signal.SIGALRM]
+
+
+def test_a_signal_that_comes_during_a_fork_is_not_lost(shop: WorkerKit) -> None:
+    """A hook of the fork would lose the exception: it is raised behind it."""
+
+    def quit_at_fork() -> int:
+        sent: list[int] = []
+
+        def quit_once() -> None:
+            if not sent:
+                sent.append(os.getpid())
+                os.kill(os.getpid(), signal.SIGQUIT)
+
+        os.register_at_fork(before=quit_once)  # runs when signals are held
+        return worker.main(shop.child())
+
+    @job("forks-async")
+    async def forks_async() -> None:
+        fork_and_reap()
+        await asyncio.Event().wait()
+
+    @job("forks-sync")
+    def forks_sync() -> None:
+        fork_and_reap()
+        threading.Event().wait(600)
+
+    def fork_and_reap() -> None:
+        process = multiprocessing.get_context("fork").Process(target=int)
+        process.start()
+        process.join()
+
+    is_async = shop.settings.workers["test"].kind.value == Kind.ASYNC.value
+    process = fork(shop, main=quit_at_fork)
+    shop.enqueue("forks-async" if is_async else "forks-sync")
+
+    assert process.wait() == EXIT_QUIT
+    process.close()
 
 
 def test_a_quit_hands_the_run_back_and_leaves(shop: WorkerKit) -> None:
