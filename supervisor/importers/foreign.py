@@ -21,6 +21,11 @@ _CLOUDFORET_KEYS = ("SCHEDULERS", "QUEUES", "WORKERS", "GLOBAL", "application_sc
 _ALIASES = {"SPACEONE_HOST": ("web", "host"), "SPACEONE_PORT": ("web", "port")}
 _THREADS = "SPACEONE_WORKER"
 _PORT = re.compile(r"[0-9]{1,5}\Z")
+_NO_CLUSTER = (
+    "no cluster is named, so this replica is one of the cluster default: give each service on this Redis a name of its "
+    "own (TENURE_CLUSTER, or cluster: in a native file); in one cluster the schedules of the service that came last "
+    "replace those of the others"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +56,11 @@ class Foreign:
         directories = [*(Path(entry) for entry in sys.path if entry), Path.cwd()]
         has_redis = bool(self.environ.get("TENURE_REDIS__URL") or value_of(self.flags.get("redis.url")))
         found = conversion.convert(files, environ=self.environ, directories=directories, has_redis=has_redis)
-        if not self.environ.get(_THREADS):
-            return found
-        note = f"{_THREADS}: counted threads of the gRPC server, and is not used"
-        return replace(found, notices=(*found.notices, note))
+        threads = (f"{_THREADS}: counted threads of the gRPC server, and is not used",)
+        is_named = bool(self.environ.get("TENURE_CLUSTER") or value_of(self.flags.get("cluster")))
+        is_named = is_named or any(each.child("cluster") for each in found.native)
+        notices = (*(() if is_named else (_NO_CLUSTER,)), *(threads if self.environ.get(_THREADS) else ()))
+        return replace(found, notices=(*found.notices, *notices))
 
     def misplaced(self, document: Node) -> Problem | None:
         """Return the problem of a file of Cloudforet's that is read as a native one; None of any other."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -236,3 +238,20 @@ def test_a_key_of_the_service_may_be_near_to_a_section_that_is_there(cloudforet:
     )
 
     assert {"QUEUE", "WORKER", "REPORTS"} <= set(loaded.settings.cloudforet.config)
+
+
+def test_a_service_that_names_no_cluster_is_told_that_others_on_its_redis_are_of_the_same(
+    cloudforet: CloudforetDesk,
+) -> None:
+    """Files of two services say nothing of it, and the schedules of one would replace those of the other."""
+
+    def is_told(*files: Path, **options: Any) -> bool:
+        return any("no cluster is named" in each for each in notices(cloudforet.load(*files, **options)))
+
+    theirs = cloudforet.write("application.yaml", f"{QUEUES}{SCHEDULER}")
+    named = cloudforet.write("native.yaml", "cluster: identity\n")
+
+    assert is_told(theirs)
+    assert not is_told(theirs, named)
+    assert not is_told(theirs, environ={"TENURE_CLUSTER": "identity"})
+    assert not is_told(theirs, flags={"cluster": "identity"})
