@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.store.schedules.fire import LogEntry
 from supervisor.store.wire.fire import FireCode
@@ -113,12 +115,20 @@ def _is_copy(world: World, who: str, before: LogEntry, decision: LogEntry, at_ns
 def _was_told(world: World, who: str, decision: LogEntry, from_ns: int, until_ns: int) -> bool:
     """Whether the scheduler of ``who`` had an answer in between that tells how this due time was decided."""
     return any(
-        (decided.item.schedule, decided.item.nominal_ms) == (decision.schedule, decision.nominal_ms)
+        (decision.schedule, decision.nominal_ms) in _decided(told)
         for told in world.history
         if told.event == "fires" and told.who == f"{who}/scheduler" and from_ns <= told.at_ns <= until_ns
-        for decided in told.fields["decided"]
-        if decided.code not in UNDECIDED
     )
+
+
+def _decided(told: Told) -> Iterator[tuple[str, int]]:
+    """Yield schedule and due time of what an answer tells: nothing of a schedule behind one that was not decided."""
+    undecided = set[str]()
+    for decided in told.fields["decided"]:
+        if decided.code in UNDECIDED:
+            undecided.add(decided.item.schedule)
+        elif decided.item.schedule not in undecided:
+            yield decided.item.schedule, decided.item.nominal_ms
 
 
 def _begun(world: World, who: str, from_ns: int, until_ns: int) -> bool:
