@@ -60,7 +60,10 @@ def prepare_to_fork(loaded: Loaded, on_import: Callable[[str], None] | None = No
         names = [thread.name for thread in threading.enumerate() if thread is not threading.main_thread()]
         which = ", ".join(names[:5]) or "unnamed"
         message = f"importing the modules under jobs and of hooks started {count} thread(s): {which}"
-        remedy = "a process with threads cannot be forked safely; start them when a job first runs"
+        remedy = (
+            "a process with threads cannot be forked safely: start them, or import what does, when a job first runs; "
+            "numpy starts none with OPENBLAS_NUM_THREADS=1 in the environment"
+        )
         raise ConfigError([loaded.problem(("jobs",), message, remedy)])
     return prepared
 

@@ -91,6 +91,7 @@ def test_a_module_that_starts_a_thread_is_refused(short_directory: Path, case: s
     assert done.returncode == 78, done.stderr
     assert "tenure.yaml:2" in done.stderr
     assert "1 thread(s)" in done.stderr
+    assert "OPENBLAS_NUM_THREADS=1" in done.stderr, "the remedy for who imports numpy"
     assert "Traceback" not in done.stderr
 
 
