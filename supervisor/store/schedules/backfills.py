@@ -227,6 +227,9 @@ def known_of(inspection: Inspection) -> SchedulePast:
             for each in stretches
             if each.code in _RUNS
         ),
-        since_ms=min(each.from_ms for each in stretches) if len(stretches) >= STRETCHES_MAX else None,
+        # One that was missed begins behind ``from_ms``: that due time was decided by an older stretch, now forgotten.
+        since_ms=min(each.from_ms + (each.code == "M") for each in stretches)
+        if len(stretches) >= STRETCHES_MAX
+        else None,
         waiting=frozenset(inspection.first_buffered_ms),
     )

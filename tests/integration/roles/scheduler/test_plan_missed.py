@@ -8,6 +8,7 @@ import pytest
 
 from supervisor.core.model import Outcome, When
 from supervisor.core.schedules.catchup import fire_at_ms
+from supervisor.store.schedules.backfills import BackfillCalls, Request
 from supervisor.store.wire.fire import DuePage, FireCode
 from tests.integration.roles.scheduler.planned import EPOCH_MS, Planned, every, planned
 
@@ -78,6 +79,23 @@ def test_nothing_is_run_for_the_time_before_a_schedule_was_seen() -> None:
         plan.upsert(every(10, overlap="allow", missed="all"))
         plan.until(111)
         assert plan.fired() == [110]
+
+
+def test_a_backfill_after_many_outages_runs_nothing_again() -> None:
+    """Of the first runs nothing is remembered any more, and what was missed begins where the last of them was due."""
+    with planned(every(10, overlap="allow")) as plan:
+        plan.until(25)
+        for count in range(1, 12):
+            outage(plan, 25 + 60 * count)
+            plan.advance(20)
+            plan.finish()
+        ran = {f"s@{EPOCH_MS + round(second * 1000)}" for second in plan.fired()}
+        request = Request(from_ms=EPOCH_MS, until_ms=plan.clock.wall_ms())
+        plan.run(BackfillCalls(plan.keys).add("b", "s", request, limit=1000, is_forced=False))
+        plan.advance(10)
+        found = set(plan.fetch())
+        assert len(found) > 20
+        assert found & ran == set()
 
 
 def test_jitter_moves_the_fire_and_not_the_nominal_time() -> None:

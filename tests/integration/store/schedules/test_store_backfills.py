@@ -123,6 +123,18 @@ def test_older_than_what_is_remembered_is_left_out_unless_forced(desk: Backfille
     assert desk.ready()[1:] == [f"m@{nominal(minute)}#{forced.number}" for minute in range(1, 13)]
 
 
+def test_what_is_remembered_begins_behind_the_start_of_a_missed_stretch(desk: BackfilledSchedule) -> None:
+    """There lies the due time before it, which may have run: that it did is forgotten."""
+    lines = [stretch("FS"[minute % 2], minute, minute) for minute in range(30, 11, -1)]
+    missed = f"Mp{nominal(9)} {2 * MINUTE_MS} 2 5 1"
+    desk.state("0 0 0 0 0 0 0 0 0 0 0 1\n" + "\n".join([*lines, missed]))
+    desk.add(12)
+    done = desk.finish(desk.world.lead())
+
+    assert desk.ready() == [f"m@{nominal(10)}", f"m@{nominal(11)}"]
+    assert (done.enqueued, done.skipped) == (2, 10)
+
+
 @on_both("runs_remembered")
 def test_a_forced_backfill_that_is_repeated_runs_again_under_new_ids(desk: BackfilledSchedule) -> None:
     """That is what force means; each request is done once."""
