@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from supervisor.app.configuration import load
+from supervisor.settings.sections.models import Settings
 from tests.integration.deploy.rendering import EXAMPLES, environ, of_kind, render
 from tests.kit.launcher import tenure
 
@@ -55,21 +57,27 @@ def test_real_values_of_cloudforet_give_configurations_that_load(file: str, tmp_
 @pytest.mark.parametrize("role", ["scheduler", "worker"])
 def test_every_pod_that_executes_code_of_a_service_knows_its_package(role: str, tmp_path: Path) -> None:
     """Of Cloudforet's two sections that of the schedulers alone names it; without one all tasks end dead."""
-    docs = render(EXAMPLES["cloudforet"])
-    pod = of_kind(docs, "Deployment")[f"identity-{role}"]["spec"]["template"]["spec"]
-    told = environ(pod)
-    for file, text in of_kind(docs, "ConfigMap")[f"identity-{role}-config"]["data"].items():
-        (tmp_path / file).write_text(text)
-    files = [tmp_path / Path(each).name for each in told["TENURE_CONFIG"].split(":")]
-    settings = load(files=files, environ=told, flags={}, compat=told["TENURE_COMPAT"]).settings
+    settings = settings_of(role, EXAMPLES["cloudforet"], tmp_path)
 
     assert settings.cloudforet.packages == ("spaceone.identity",)
     assert ("identity_worker" in settings.workers) == (role == "worker")
     assert settings.election.participate == (role == "scheduler")
 
 
-def test_a_pod_that_only_serves_http_takes_no_plans_of_cloudforet() -> None:
-    """It knows no package, and each would end dead there."""
-    docs = render({**EXAMPLES["cloudforet"], "api": {"enabled": True}, "application_rest": {"REST": True}})
-    told = environ(of_kind(docs, "Deployment")["identity-api"]["spec"]["template"]["spec"])
-    assert told["TENURE_WORKERS"] == "{}"
+def settings_of(role: str, values: dict[str, Any], directory: Path) -> Settings:
+    docs = render(values)
+    told = environ(of_kind(docs, "Deployment")[f"identity-{role}"]["spec"]["template"]["spec"])
+    for file, text in of_kind(docs, "ConfigMap")[f"identity-{role}-config"]["data"].items():
+        (directory / file).write_text(text)
+    files = [directory / Path(each).name for each in told["TENURE_CONFIG"].split(":")]
+    return load(files=files, environ=told, flags={}, compat=told["TENURE_COMPAT"]).settings
+
+
+@pytest.mark.parametrize("own", [{}, {"application_rest": {"LOG": {"loggers": {"spaceone": {"level": "DEBUG"}}}}}])
+def test_a_pod_that_only_serves_http_is_at_the_redis_of_the_service(own: dict[str, Any], tmp_path: Path) -> None:
+    """Only the other sections say where that is: with a server of its own it took runs that nobody executes."""
+    settings = settings_of("api", {**EXAMPLES["cloudforet"], "api": {"enabled": True}, **own}, tmp_path)
+
+    assert settings.redis.url.get_secret_value() == "redis://redis:6379/0"
+    assert settings.log.level == ("debug" if own else "info")
+    assert (settings.workers, settings.election.participate) == ({}, False)

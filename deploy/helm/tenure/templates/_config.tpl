@@ -26,15 +26,16 @@
 {{- $global := $values.global | default dict -}}
 {{- $shared := $global.shared_conf | default $global.shared | default dict -}}
 {{- $applications := list -}}
-{{/* In Cloudforet's format the scheduler's names the packages whose code the workers execute, which do not participate. */}}
-{{- if or (has .role (list "allInOne" "scheduler")) (and $values.compat (eq .role "worker")) }}{{ $applications = append $applications (dict "name" "scheduler" "content" ($values.application_scheduler | default dict)) }}{{ end -}}
-{{- if has .role (list "allInOne" "worker") }}{{ $applications = append $applications (dict "name" "worker" "content" ($values.application_worker | default dict)) }}{{ end -}}
-{{- if has .role (list "api") }}{{ $applications = append $applications (dict "name" "rest" "content" ($values.application_rest | default dict)) }}{{ end -}}
+{{/* In Cloudforet's format the scheduler's names the packages whose code the workers execute, which do not participate; and
+     both say where Redis is. */}}
+{{- if or (has .role (list "allInOne" "scheduler")) $values.compat }}{{ $applications = append $applications (dict "name" "30-application-scheduler" "content" ($values.application_scheduler | default dict)) }}{{ end -}}
+{{- if or (has .role (list "allInOne" "worker")) (and $values.compat (eq .role "api")) }}{{ $applications = append $applications (dict "name" "30-application-worker" "content" ($values.application_worker | default dict)) }}{{ end -}}
+{{- if has .role (list "api") }}{{ $applications = append $applications (dict "name" "40-application-rest" "content" ($values.application_rest | default dict)) }}{{ end -}}
 {{- $own := include "tenure.ownConfig" . | fromYaml -}}
 {{- $files := dict "00-tenure.yaml" (mergeOverwrite $own (deepCopy ($values.config | default dict)) | toYaml) -}}
 {{- if $shared }}{{ $_ := set $files "20-shared.yaml" (toYaml $shared) }}{{ end -}}
 {{- range $applications -}}
-{{- if .content }}{{ $_ := set $files (printf "30-application-%s.yaml" .name) (toYaml .content) }}{{ end -}}
+{{- if .content }}{{ $_ := set $files (printf "%s.yaml" .name) (toYaml .content) }}{{ end -}}
 {{- end -}}
 {{- if and $values.compat (eq (len $files) 1) }}{{ fail "compat: cloudforet needs application_scheduler or application_worker" }}{{ end -}}
 {{- toJson $files -}}
