@@ -81,3 +81,15 @@ def test_a_pod_that_only_serves_http_is_at_the_redis_of_the_service(own: dict[st
     assert settings.redis.url.get_secret_value() == "redis://redis:6379/0"
     assert settings.log.level == ("debug" if own else "info")
     assert (settings.workers, settings.election.participate) == ({}, False)
+
+
+@pytest.mark.parametrize("role", ["scheduler", "worker", "api"])
+def test_what_both_roles_share_reaches_every_pod(role: str, tmp_path: Path) -> None:
+    """The section was accepted, and was in no pod: tasks looked for their connectors in vain."""
+    shared = {"CONNECTORS": {"SpaceConnector": {"endpoints": {"identity": "a"}}}, "SET": "both"}
+    values = {**EXAMPLES["cloudforet"], "api": {"enabled": True}, "application": shared}
+    own = {"application_worker": {**values["application_worker"], "SET": "worker"}}
+    config = settings_of(role, {**values, **own}, tmp_path).cloudforet.config
+
+    assert config["CONNECTORS"] == shared["CONNECTORS"]
+    assert config["SET"] == ("both" if role == "scheduler" else "worker")

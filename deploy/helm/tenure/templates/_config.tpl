@@ -34,6 +34,7 @@
 {{- $own := include "tenure.ownConfig" . | fromYaml -}}
 {{- $files := dict "00-tenure.yaml" (mergeOverwrite $own (deepCopy ($values.config | default dict)) | toYaml) -}}
 {{- if $shared }}{{ $_ := set $files "20-shared.yaml" (toYaml $shared) }}{{ end -}}
+{{- if and $values.compat $values.application }}{{ $_ := set $files "25-application.yaml" (toYaml $values.application) }}{{ end -}}
 {{- range $applications -}}
 {{- if .content }}{{ $_ := set $files (printf "%s.yaml" .name) (toYaml .content) }}{{ end -}}
 {{- end -}}
