@@ -8,7 +8,8 @@ Guarantees
     as ``<name>_``.
     Values under secret names and credentials in URLs are masked (telemetry/masking.py).
     Writing takes no lock and starts no thread, so a fork at any moment is safe.
-    Lines that libraries send to ``logging`` and ``warnings`` come out in the same form.
+    Lines that libraries send to ``logging`` and ``warnings`` come out in the same form. So do those of a program that
+    configures structlog for itself, as a module is imported or while a job runs: that changes nothing from here on.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ from supervisor.telemetry.run_context import bind_run, heard, merge_run
 __all__ = ["LEVELS", "bind_run", "configure", "look", "retune"]
 
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40, "critical": 50}
+_configure = structlog.configure
 _RESERVED = ("ts", "level", "cluster", "replica", "role", "pid")
 FOLD_S = 60.0
 EVERY_JOB = "*"
@@ -136,7 +138,14 @@ class _Output:
 
 
 class _StdlibHandler(logging.Handler):
-    """Sends records of ``logging`` through structlog. Holds no lock: one write needs none."""
+    """Writes records of ``logging`` as lines of ours. Holds no lock: one write needs none.
+
+    By a chain of its own: one that a program configured may lead to ``logging``, and so back here, for ever.
+    """
+
+    def __init__(self, chain: Any) -> None:
+        super().__init__()
+        self._chain = chain
 
     def createLock(self) -> None:  # noqa: N802 - the name is logging's
         self.lock = None
@@ -156,7 +165,7 @@ class _StdlibHandler(logging.Handler):
         except Exception:  # noqa: BLE001 - a library's bad format string or repr is not worth its caller's life
             message = _unformatted(record.msg, record.args)
         level = max((known for known in LEVELS.values() if known <= record.levelno), default=10)
-        structlog.get_logger().log(level, message, logger=record.name, exc_info=record.exc_info)
+        self._chain.log(level, message, logger=record.name, exc_info=record.exc_info)
 
 
 def _unformatted(message: Any, args: Any) -> str:
@@ -243,14 +252,15 @@ def configure(
             role=role,
             rules=rules,
         )
-        structlog.configure(
-            processors=[merge_contextvars, merge_run, output.process],
-            wrapper_class=_bound_logger(LEVELS[level]),
-            logger_factory=lambda *_: output,
+        chain: dict[str, Any] = {
+            "processors": [merge_contextvars, merge_run, output.process],
+            "wrapper_class": _bound_logger(LEVELS[level]),
             # A cached logger would keep the role that was configured before the fork.
-            cache_logger_on_first_use=False,
-        )
-        _route_stdlib(LEVELS[level])
+            "cache_logger_on_first_use": False,
+        }
+        _configure(logger_factory=lambda *_: output, **chain)
+        structlog.configure = structlog.configure_once = _keep
+        _route_stdlib(LEVELS[level], structlog.wrap_logger(output, **chain))
 
     _last.install = install
     install(level, format, rules)
@@ -262,9 +272,13 @@ def retune(*, level: str, format: str, rules: LogRules = NO_RULES) -> None:  # n
         _last.install(level, format, rules)
 
 
-def _route_stdlib(level: int) -> None:
+def _keep(*_args: Any, **_chain: Any) -> None:
+    """Leave structlog as it is, in place of ``structlog.configure``."""
+
+
+def _route_stdlib(level: int, chain: Any) -> None:
     root = logging.getLogger()
-    root.handlers[:] = [_StdlibHandler()]
+    root.handlers[:] = [_StdlibHandler(chain)]
     # Libraries' debug output is about their insides, and asyncio's alone would drown ours.
     root.setLevel(max(level, logging.INFO))
     logging.captureWarnings(capture=True)

@@ -24,7 +24,9 @@ def logging_restored() -> Iterator[None]:
     """Put structlog, logging and warnings back as they were."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
+    configure, configure_once = structlog.configure, structlog.configure_once
     yield
+    structlog.configure, structlog.configure_once = configure, configure_once
     logging.captureWarnings(capture=False)
     root.handlers[:] = handlers
     root.setLevel(level)

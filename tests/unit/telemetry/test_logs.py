@@ -52,6 +52,40 @@ def test_every_line_says_when_what_and_who(still_clock: Any) -> None:
     ]  # fmt: skip
 
 
+STDLIB_CHAIN: dict[str, Any] = {
+    "processors": [structlog.stdlib.add_log_level, structlog.processors.JSONRenderer()],
+    "wrapper_class": structlog.stdlib.BoundLogger,
+    "logger_factory": structlog.stdlib.LoggerFactory(),
+}
+
+
+@pytest.mark.parametrize("configure_", ["configure", "configure_once"])
+@pytest.mark.parametrize("chain", [STDLIB_CHAIN, {"processors": STDLIB_CHAIN["processors"]}], ids=["all", "part"])
+def test_a_program_that_configures_structlog_changes_no_line(configure_: str, chain: dict[str, Any]) -> None:
+    """Its chain led to logging, and back: a start, or a worker, took all memory without a line. A part raised."""
+    out = io.StringIO()
+    start(out)
+
+    getattr(structlog, configure_)(**chain)
+
+    structlog.get_logger("of.ours").info("child_started", slot="web")
+    logging.getLogger("of.theirs").warning("disk is %s", "full")
+    assert [(line["event"], line["role"]) for line in lines(out)] == [
+        ("child_started", "agent"), ("disk is full", "agent"),
+    ]  # fmt: skip
+
+
+def test_what_a_chain_of_a_program_sends_to_logging_is_written_once() -> None:
+    """One that was configured all the same, by a name that was imported before."""
+    out, configure_structlog = io.StringIO(), structlog.configure
+    start(out)
+
+    configure_structlog(**STDLIB_CHAIN)
+    structlog.get_logger("of.theirs").warning("disk is full")
+
+    assert [json.loads(line["event"])["event"] for line in lines(out)] == ["disk is full"]
+
+
 def test_a_field_cannot_pretend_to_be_the_identity() -> None:
     """The parent logs the pid of a child; the line's own pid must stay its own."""
     out = io.StringIO()
