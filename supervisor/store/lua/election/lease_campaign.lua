@@ -54,7 +54,7 @@ if is_new and r[1] then
   raise(lease, 'roster', 0)
 end
 
-if r[2] == nonce and holder ~= '' then
+if r[2] == nonce and holder ~= '' and epoch > 0 then
   redis.call('HSET', lease, 'until', whole(now + tonumber(duration_ms)), 'duration', duration_ms, 'renewed', whole(now))
   raise(lease, 'seq', now)
   return world('SAME', now)

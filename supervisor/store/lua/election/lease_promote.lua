@@ -16,7 +16,7 @@
 --          GRANTED  the caller holds a new term
 --          SAME     it was promoted to this nonce before: an earlier reply was lost. Renewed: trust counts from now
 --          MISSING  there is no lease at all: the data set was emptied
---          LOST     another term was granted, or this one was released
+--          LOST     another term was granted, this one was released, or nobody can read its epoch
 --
 -- The caller asks only after its parent reaped the scheduler, or after a roll-back. The holder stays, so this is no transition.
 if not_whole(epoch, duration_ms) or nonce == '' or tonumber(duration_ms) <= 0 then
@@ -28,7 +28,7 @@ end
 local now = now_ms()
 local r = redis.call('HMGET', lease, 'epoch', 'nonce', 'holder')
 if not r[1] then return world('MISSING', now) end
-if r[2] == new_nonce then
+if r[2] == new_nonce and epoch_of(r[1]) then
   redis.call('HSET', lease, 'until', whole(now + tonumber(duration_ms)), 'duration', duration_ms, 'renewed', whole(now))
   raise(lease, 'seq', now)
   return world('SAME', now)

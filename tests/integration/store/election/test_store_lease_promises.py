@@ -65,6 +65,17 @@ def test_a_promotion_whose_answer_was_lost_is_the_same_when_asked_again(world: S
     assert history(world)[1:] == [("acquired", "promoted")]
 
 
+@pytest.mark.parametrize("epoch", ["", "0", "-1", "rubbish", "9" * 400])
+def test_a_promotion_asked_again_of_a_record_without_an_epoch_is_lost(world: StoreCalls, epoch: str) -> None:
+    """A term of it would be none that Redis knows; the agent ended by an error of its own."""
+    held = world.lead("a")
+    call = world.leases.promote(Term(held.epoch, NONCE, 0), new_nonce=OTHER, duration_ms=5000)
+    world.run(call)
+    world.raw.hset(world.keys.lease, "epoch", epoch)
+
+    assert world.run(call).code is LeaseCode.LOST
+
+
 def test_a_late_promotion_of_an_old_term_changes_nothing(world: StoreCalls) -> None:
     """After another promotion, another holder, or a release of the term."""
     held = world.lead("a")

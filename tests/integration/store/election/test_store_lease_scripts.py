@@ -36,6 +36,17 @@ def test_a_second_campaign_with_the_same_nonce_is_the_same_term(world: StoreCall
     assert events(world) == ["acquired"]
 
 
+@pytest.mark.parametrize("epoch", ["", "0", "-1", "rubbish", "9" * 400])
+def test_a_campaign_asked_again_of_a_record_without_an_epoch_is_granted_anew(world: StoreCalls, epoch: str) -> None:
+    """The same term would have none; the agent ended by an error of its own."""
+    call = world.campaign_call("a")
+    first = world.run(call)
+    world.raw.hset(world.keys.lease, "epoch", epoch)
+    again = world.run(call)
+
+    assert (again.code, again.epoch > first.epoch) == (LeaseCode.GRANTED, True)
+
+
 def test_a_held_lease_is_denied_and_the_denial_teaches_the_record(world: StoreCalls) -> None:
     """One round trip tells a follower all it needs to observe the holder."""
     held = world.lead("a")
