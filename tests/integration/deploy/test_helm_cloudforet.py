@@ -93,3 +93,19 @@ def test_what_both_roles_share_reaches_every_pod(role: str, tmp_path: Path) -> N
 
     assert config["CONNECTORS"] == shared["CONNECTORS"]
     assert config["SET"] == ("both" if role == "scheduler" else "worker")
+
+
+@pytest.mark.parametrize("mode", ["split", "allInOne"])
+def test_every_pod_has_the_files_that_sections_it_reads_may_name(mode: str) -> None:
+    """Without its mount, a ``${file:…}`` of the scheduler's section was refused at the start of every worker."""
+    mounts = {
+        role: [{"name": role, "mountPath": f"/opt/{role}"}, {"name": role, "mountPath": "/opt/both"}]
+        for role in ("application_scheduler", "application_worker")
+    }
+    values = {**EXAMPLES["cloudforet"], "mode": mode, "api": {"enabled": mode == "split"}, "volumeMounts": mounts}
+    for name, each in of_kind(render(values), "Deployment").items():
+        given = {m["mountPath"]: m["name"] for m in each["spec"]["template"]["spec"]["containers"][0]["volumeMounts"]}
+        is_scheduler = name.endswith("-scheduler")
+        assert "/opt/application_scheduler" in given
+        assert ("/opt/application_worker" in given) != is_scheduler
+        assert given["/opt/both"] == ("application_scheduler" if is_scheduler else "application_worker")

@@ -20,23 +20,29 @@
 {{- dict "version" 1 "cluster" $cluster "redis" $redis "web" $web "log" $log | toYaml -}}
 {{- end -}}
 
+{{/* The sections that a role reads, as JSON. In Cloudforet's format the scheduler's names the packages whose code the
+     workers execute, which do not participate; and both say where Redis is. */}}
+{{- define "tenure.sections" -}}
+{{- $compat := .root.Values.compat -}}
+{{- $found := list -}}
+{{- if or (has .role (list "allInOne" "scheduler")) $compat }}{{ $found = append $found "application_scheduler" }}{{ end -}}
+{{- if or (has .role (list "allInOne" "worker")) (and $compat (eq .role "api")) }}{{ $found = append $found "application_worker" }}{{ end -}}
+{{- if eq .role "api" }}{{ $found = append $found "application_rest" }}{{ end -}}
+{{- dict "list" $found | toJson -}}
+{{- end -}}
+
 {{/* The files of a role by name, as JSON: layers of one configuration, of which those of Cloudforet are as they were given. */}}
 {{- define "tenure.files" -}}
 {{- $values := .root.Values -}}
 {{- $global := $values.global | default dict -}}
 {{- $shared := $global.shared_conf | default $global.shared | default dict -}}
-{{- $applications := list -}}
-{{/* In Cloudforet's format the scheduler's names the packages whose code the workers execute, which do not participate; and
-     both say where Redis is. */}}
-{{- if or (has .role (list "allInOne" "scheduler")) $values.compat }}{{ $applications = append $applications (dict "name" "30-application-scheduler" "content" ($values.application_scheduler | default dict)) }}{{ end -}}
-{{- if or (has .role (list "allInOne" "worker")) (and $values.compat (eq .role "api")) }}{{ $applications = append $applications (dict "name" "30-application-worker" "content" ($values.application_worker | default dict)) }}{{ end -}}
-{{- if has .role (list "api") }}{{ $applications = append $applications (dict "name" "40-application-rest" "content" ($values.application_rest | default dict)) }}{{ end -}}
 {{- $own := include "tenure.ownConfig" . | fromYaml -}}
 {{- $files := dict "00-tenure.yaml" (mergeOverwrite $own (deepCopy ($values.config | default dict)) | toYaml) -}}
 {{- if $shared }}{{ $_ := set $files "20-shared.yaml" (toYaml $shared) }}{{ end -}}
 {{- if and $values.compat $values.application }}{{ $_ := set $files "25-application.yaml" (toYaml $values.application) }}{{ end -}}
-{{- range $applications -}}
-{{- if .content }}{{ $_ := set $files (printf "%s.yaml" .name) (toYaml .content) }}{{ end -}}
+{{- range $section := get (include "tenure.sections" . | fromJson) "list" -}}
+{{- $order := ternary "40" "30" (eq $section "application_rest") -}}
+{{- with index $values $section }}{{ $_ := set $files (printf "%s-%s.yaml" $order ($section | replace "_" "-")) (toYaml .) }}{{ end -}}
 {{- end -}}
 {{- if and $values.compat (eq (len $files) 1) }}{{ fail "compat: cloudforet needs application_scheduler or application_worker" }}{{ end -}}
 {{- toJson $files -}}

@@ -30,10 +30,19 @@
 {{- dict "list" $found | toJson -}}
 {{- end -}}
 
+{{/* Mounts of the owner, and those beside the sections that a role reads: a section may name a file of them. Its own section's come first
+     where two have one place. */}}
 {{- define "tenure.mounts" -}}
 {{- $values := .root.Values -}}
 {{- $theirs := $values.volumeMounts | default dict -}}
-{{- $mounts := concat ($values.extraVolumeMounts | default list) (get (include "tenure.list" (index $theirs (printf "application_%s" .role)) | fromJson) "list") -}}
+{{- $mounts := $values.extraVolumeMounts | default list -}}
+{{- $paths := dict -}}
+{{- range $mounts }}{{ $_ := set $paths .mountPath true }}{{ end -}}
+{{- range reverse (get (include "tenure.sections" . | fromJson) "list") -}}
+{{- range get (include "tenure.list" (index $theirs .) | fromJson) "list" -}}
+{{- if not (hasKey $paths .mountPath) }}{{ $mounts = append $mounts . }}{{ $_ := set $paths .mountPath true }}{{ end -}}
+{{- end -}}
+{{- end -}}
 {{- dict "list" $mounts | toJson -}}
 {{- end -}}
 
