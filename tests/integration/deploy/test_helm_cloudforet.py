@@ -109,3 +109,15 @@ def test_every_pod_has_the_files_that_sections_it_reads_may_name(mode: str) -> N
         assert "/opt/application_scheduler" in given
         assert ("/opt/application_worker" in given) != is_scheduler
         assert given["/opt/both"] == ("application_scheduler" if is_scheduler else "application_worker")
+
+
+def test_a_pod_has_the_mounts_that_bear_the_name_of_its_role() -> None:
+    """Of a section that has another name in Cloudforet's values, or of none: nothing else gives one role a mount."""
+    mounts = {f"application_{role}": [{"name": role, "mountPath": f"/opt/{role}"}] for role in ("api", "allInOne")}
+    for mode, role in (("split", "api"), ("allInOne", "allInOne")):
+        values = {"mode": mode, "api": {"enabled": mode == "split"}, "volumeMounts": mounts}
+        redis = {"redis": {"url": "redis://redis:6379/0"}}
+        deployments = of_kind(render({**values, **redis}), "Deployment").values()
+        pods = [each["spec"]["template"] for each in deployments]
+        (pod,) = (each for each in pods if each["metadata"]["labels"]["app.kubernetes.io/component"] == role)
+        assert mounts[f"application_{role}"][0] in pod["spec"]["containers"][0]["volumeMounts"]

@@ -38,7 +38,7 @@
 {{- $mounts := $values.extraVolumeMounts | default list -}}
 {{- $paths := dict -}}
 {{- range $mounts }}{{ $_ := set $paths .mountPath true }}{{ end -}}
-{{- range reverse (get (include "tenure.sections" . | fromJson) "list") -}}
+{{- range reverse (append (get (include "tenure.sections" . | fromJson) "list") (printf "application_%s" .role)) -}}
 {{- range get (include "tenure.list" (index $theirs .) | fromJson) "list" -}}
 {{- if not (hasKey $paths .mountPath) }}{{ $mounts = append $mounts . }}{{ $_ := set $paths .mountPath true }}{{ end -}}
 {{- end -}}
