@@ -42,6 +42,7 @@ def repeats(world: World, flagged: list[bool]) -> list[str]:
         elif all(told.event == "emptied" for told in between) and not (
             _was_silent(world, server.decisions[before], between[0], at_ns, firer)
             or not _was_told(world, firer, decision, 0, at_ns)
+            or (flagged[index] and _led_before_due(world, who, server.decisions[before]))
         ):
             found.append(f"{what}, and Redis had not fallen silent before for whoever wrote its watermark back")
         elif (
@@ -104,6 +105,16 @@ def _was_silent(world: World, decision: LogEntry, loss: Told, at_ns: int, firer:
     began_ms = world.server_ms() - world.now_ns // MILLISECOND_NS
     silent_ms = {name: began_ms + lost_ns[name] // MILLISECOND_NS for name in writers if name in lost_ns}
     return not writers or any(name not in silent_ms or silent_ms[name] < latest_ms[name] for name in writers)
+
+
+def _led_before_due(world: World, who: str, decision: LogEntry) -> bool:
+    """Whether ``who`` came to lead between a fire, early by the clock of the leader before, and its due time."""
+    began_ms = world.server_ms() - world.now_ns // MILLISECOND_NS
+    return any(
+        decision.at_ms <= began_ms + told.at_ns // MILLISECOND_NS < decision.nominal_ms
+        for told in world.history
+        if told.event == "leader_acquired" and told.who == f"{who}/elector"
+    )
 
 
 def _is_copy(world: World, who: str, before: LogEntry, decision: LogEntry, at_ns: int) -> bool:
