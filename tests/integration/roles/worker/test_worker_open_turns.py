@@ -11,10 +11,12 @@ import pytest
 from supervisor.core.model import Kind
 from supervisor.roles.worker.pools.sync_pool import SyncPool
 from supervisor.store.wire.poll import Ack
+from supervisor.telemetry import metrics
 from tenure import job
 from tests.integration.roles.worker.forked import fork
 from tests.integration.roles.worker.signalled import no_alarm
 from tests.integration.roles.worker.worker_fixture import FaultySync, WorkerKit
+from tests.kit.clock import FakeClock
 from tests.kit.servers import wait_until
 
 COUNT = 60
@@ -116,6 +118,24 @@ def test_what_could_not_go_back_before_a_long_job_goes_back_while_it_runs(sync_s
         return worker.run()
 
     _ends_all_once(sync_shop, main)
+
+
+def test_the_time_of_a_turn_is_that_from_its_question_to_its_answer(
+    sync_shop: WorkerKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the metric ``tenure_turn_seconds`` tells it."""
+    times: list[float] = []
+    monkeypatch.setattr(metrics.TURN_SECONDS, "observe", times.append)
+    runtime, clock = sync_shop.runtime(), FakeClock()
+    runtime.clock = clock
+    runtime.opened(sync_shop.store.run(runtime.open_session()))
+    for seconds in (0.25, 0.0):
+        call = runtime.next_poll(want=1, want_suspect=False, here=dict)
+        clock.advance(seconds)
+        runtime.settle(sync_shop.store.run(call))
+        clock.advance(5)
+
+    assert times == [0.25, 0.0]
 
 
 def _ends_all_once(kit: WorkerKit, main: Callable[[], int]) -> None:
