@@ -51,6 +51,7 @@ def test_a_name_that_only_looks_secret_stays_readable(name: str) -> None:
         (f"rediss://user:{SECRET}@host/0 and redis://:{SECRET}@b", "rediss://***@host/0 and redis://***@b"),
         (f"postgresql+psycopg://u:{SECRET}@db/x", "postgresql+psycopg://***@db/x"),
         (f"redis://:pa/{SECRET}@host:1", "redis://***@host:1"),
+        (f"://user:{SECRET}@host:1", "://***@host:1"),  # its scheme was cut off
         (f"redis://:a@{SECRET}@host:1", "redis://***@host:1"),
         (f"https://{SECRET}@github.com/x", "https://***@github.com/x"),
         ("http://host:8080/x?mail=a@b.c", "http://host:8080/x?mail=a@b.c"),
