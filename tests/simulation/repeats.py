@@ -80,6 +80,11 @@ def _knew(world: World, who: str, fired_ns: int, losses: list[Told]) -> bool:
     return is_known
 
 
+def _began_ms(world: World) -> int:
+    """Redis' time at which the world began."""
+    return world.server_ms() - world.now_ns // MILLISECOND_NS
+
+
 def _was_silent(world: World, decision: LogEntry, loss: Told, at_ns: int, firer: str) -> bool:
     """Whether a replica that wrote marks back after ``loss`` had no answer when ``decision`` was due.
 
@@ -102,14 +107,14 @@ def _was_silent(world: World, decision: LogEntry, loss: Told, at_ns: int, firer:
             writers.append(name)
     due_ms = decision.nominal_ms + SILENT_MS_ERROR
     latest_ms = {name: due_ms if name == firer else max(due_ms, decision.at_ms) for name in writers}
-    began_ms = world.server_ms() - world.now_ns // MILLISECOND_NS
+    began_ms = _began_ms(world)
     silent_ms = {name: began_ms + lost_ns[name] // MILLISECOND_NS for name in writers if name in lost_ns}
     return not writers or any(name not in silent_ms or silent_ms[name] < latest_ms[name] for name in writers)
 
 
 def _led_before_due(world: World, who: str, decision: LogEntry) -> bool:
     """Whether ``who`` came to lead between a fire, early by the clock of the leader before, and its due time."""
-    began_ms = world.server_ms() - world.now_ns // MILLISECOND_NS
+    began_ms = _began_ms(world)
     return any(
         decision.at_ms <= began_ms + told.at_ns // MILLISECOND_NS < decision.nominal_ms
         for told in world.history
