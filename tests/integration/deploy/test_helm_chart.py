@@ -98,6 +98,7 @@ def test_by_default_two_replicas_do_everything() -> None:
     assert of_kind(docs, "PodDisruptionBudget")["jobs"]["spec"]["minAvailable"] == 1
     (spread,) = deployment["spec"]["template"]["spec"]["topologySpreadConstraints"]
     assert spread["topologyKey"] == "kubernetes.io/hostname"
+    assert spread["nodeTaintsPolicy"] == "Honor"  # else a control plane counts as a node without a replica
     labels = deployment["spec"]["template"]["metadata"]["labels"]
     assert spread["labelSelector"]["matchLabels"].items() <= labels.items()
     assert of_kind(docs, "Service")["jobs"]["spec"]["selector"].items() <= labels.items()

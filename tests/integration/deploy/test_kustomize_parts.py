@@ -66,6 +66,7 @@ def test_updates_lose_no_replica_and_a_drain_takes_one_after_the_other() -> None
     assert found["PodDisruptionBudget"]["maxUnavailable"] == 1
     (spread,) = found["Deployment"]["template"]["spec"]["topologySpreadConstraints"]
     assert spread["topologyKey"] == "kubernetes.io/hostname"
+    assert spread["nodeTaintsPolicy"] == "Honor"  # else a control plane counts as a node without a replica
 
 
 def test_only_the_http_port_can_be_reached_from_outside() -> None:

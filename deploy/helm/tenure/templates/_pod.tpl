@@ -82,6 +82,7 @@ topologySpreadConstraints:
   - maxSkew: 1
     topologyKey: kubernetes.io/hostname
     whenUnsatisfiable: {{ $values.topologySpread.whenUnsatisfiable }}
+    nodeTaintsPolicy: Honor
     labelSelector:
       matchLabels:
         {{- include "tenure.labels" $root | nindent 8 }}
