@@ -31,7 +31,7 @@ from supervisor.importers.cloudforet.queues import read_queues, read_redis, read
 from supervisor.importers.cloudforet.report import ImportReport
 from supervisor.importers.cloudforet.schedules import DEFAULT_QUEUE, PLANNERS, Around, read_schedules
 from supervisor.settings.base import Path as TreePath
-from supervisor.settings.document import Node, wrap
+from supervisor.settings.document import Node, without, wrap
 from supervisor.settings.interpolate import directory_of
 from supervisor.settings.loader import Converted
 from supervisor.settings.masking import QUERY_SECRET, REFERENCE, looks_secret, mask_url
@@ -41,6 +41,7 @@ from supervisor.settings.schema import settings_shape
 JOBS_MODULE = "supervisor.compat.cloudforet.jobs"
 _EMPTY = Node({}, "default")
 _PACKAGES = ("cloudforet", "packages")
+_TOKEN = ("cloudforet", "token")
 _NO_PACKAGE = (
     "nothing names a package of services (SCHEDULERS do by their classes), so tasks that WORKERS take end dead: add "
     "packages: [spaceone.NAME], or read the scheduler's file too"
@@ -173,7 +174,7 @@ def _native(
         "queues": queues if queues.value else None,
         "config": read_config(root, report),
     }
-    kept = {key: node for key, node in own.items() if node is not None and node.value}
+    kept = {key: node for key, node in own.items() if node is not None and (node.value or node.source)}
     found["cloudforet"] = Node(kept, root.origin) if kept else None
     return Node({key: node for key, node in found.items() if node is not None}, root.origin)
 
@@ -206,17 +207,40 @@ def to_yaml(conversion: Converted, files: Sequence[Path]) -> str:
     Guarantees
         It loads to the same schedules, pools and Redis. What is a secret by its name or form is not in it: it is a
         reference to a variable, and the head of the file lists those.
+        A token that cannot be read here is the reference to it, and suspends nothing: it is where the file is used.
 
     Does not guarantee
         That a secret is known as one under a name that says nothing, such as ``key`` or the path of a webhook.
     """
     variables: dict[str, str] = {}
-    plain = conversion.root.mapped(lambda node, path: _shown(node, path, variables)).plain()
+    root, unread = _as_if_read(conversion.root)
+    plain = root.mapped(lambda node, path: _shown(node, path, variables)).plain()
     remarks = [each.format(names=", ".join(map(str, files))) for each in _HEADER]
-    remarks += [f"note: {notice}" for notice in conversion.notices]
+    remarks += [f"note: {notice}" for notice in conversion.notices if not unread or not notice.startswith(unread)]
     remarks += [f"set the variable {name}: {what} was a secret in the original" for name, what in variables.items()]
     comments = "".join(f"# {on_one_line(each)}\n" for each in remarks)
     return f"{comments}version: 1\n{dump_yaml(plain)}"
+
+
+def _as_if_read(root: Node) -> tuple[Node, str]:
+    """Return ``root`` as it is where the token can be read, and how the notice begins that it cannot here, if so."""
+    path, token = root.nearest(_TOKEN)
+    if path != _TOKEN or token.source is None:
+        return root, ""
+    schedules = root.value["schedules"]
+    kept = {
+        name: without(without(each, ("paused",)), ("pause_reason",)) if _waits_for_token(each) else each
+        for name, each in schedules.value.items()
+    }
+    cloudforet = root.value["cloudforet"]
+    read = {**cloudforet.value, "token": Node(token.source, token.origin)}
+    found = {"schedules": Node(kept, schedules.origin), "cloudforet": Node(read, cloudforet.origin)}
+    return Node({**root.value, **found}, root.origin), f"{token.origin}: TOKEN: "
+
+
+def _waits_for_token(schedule: Node) -> bool:
+    reason = schedule.given("pause_reason")
+    return reason is not None and str(reason.value).startswith("TOKEN: ")
 
 
 def _shown(node: Node, path: TreePath, variables: dict[str, str]) -> Node:
@@ -268,13 +292,13 @@ def _has_secret_name(path: TreePath) -> bool:
     if is_free and any(_KEY.search(str(step)) for step in path[2:]):
         return True
     steps = [step for step in (path[2:] if is_free else path[-1:]) if step not in _NAMES]
-    return (is_free or path in {("redis", "password"), ("cloudforet", "token")}) and any(map(looks_secret, steps))
+    return (is_free or path in {("redis", "password"), _TOKEN}) and any(map(looks_secret, steps))
 
 
 def _variable(path: TreePath) -> str:
     if path == ("redis", "password"):
         return "REDIS_PASSWORD"
-    if path == ("cloudforet", "token"):
+    if path == _TOKEN:
         return "TOKEN"
     return re.sub(r"[^A-Z0-9]+", "_", "_".join(map(str, path)).upper())
 

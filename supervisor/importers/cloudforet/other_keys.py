@@ -39,6 +39,7 @@ def read_token(root: Node, environ: Mapping[str, str], report: ImportReport) -> 
     """Return the token, and why schedules that need one are suspended: empty when they are not.
 
     Absent, it is not asked for: a service may need none. Empty, or in a place nobody reads, it was intended.
+    One that cannot be read here is null, with the reference to it as its source.
     """
     token, info = root.child("TOKEN"), root.child("TOKEN_INFO")
     if token is not None and isinstance(token.value, str) and token.value:
@@ -48,7 +49,7 @@ def read_token(root: Node, environ: Mapping[str, str], report: ImportReport) -> 
             return token, ""
         text = f"{problems[0].message}: schedules with a class are suspended until it is there"
         report.remark(token, ("TOKEN",), text)
-        return None, f"TOKEN: {problems[0].message}; {_SET_TOKEN}"
+        return Node(None, token.origin, source=token.value), f"TOKEN: {problems[0].message}; {_SET_TOKEN}"
     if token is not None and token.value is not None and not isinstance(token.value, str):
         report.problem(token, ("TOKEN",), f"must be text, got {shown(token, ('TOKEN',))}", "quote it")
         return None, ""

@@ -98,6 +98,21 @@ def test_no_secret_is_written(cloudforet: CloudforetDesk, monkeypatch: pytest.Mo
     assert f"token: ${{file:{(cloudforet.directory / 'secrets/token').resolve()}}}" in text.replace("etc/../", "")
 
 
+@pytest.mark.parametrize("token", ["${file:/run/secrets/nowhere/token}", "${env:TOKEN_OF_THE_SERVICE}"])
+def test_a_token_that_cannot_be_read_here_is_written_as_the_reference_to_it(
+    cloudforet: CloudforetDesk, token: str
+) -> None:
+    """Nor are schedules paused: whoever converts a file need not have the secrets of the service."""
+    entries = "s: {backend: a.B, queue: q, interval: 60}, off: {handler: a.c, interval: 60, enabled: false}"
+    cloudforet.write("application.yaml", f"{QUEUES}TOKEN: {token}\nSCHEDULERS: {{{entries}}}\n")
+    text = converted("application.yaml")
+    found = yaml.safe_load(text)
+    assert found["cloudforet"]["token"] == token
+    assert found["schedules"]["s"].keys() & {"paused", "pause_reason"} == set()
+    assert found["schedules"]["off"]["paused"] is True
+    assert "suspended" not in text
+
+
 @pytest.mark.parametrize("end", ["\n", "\r", "\x85", "\u2028"])
 def test_no_name_of_a_document_ends_a_comment(cloudforet: CloudforetDesk, end: str) -> None:
     """Documents come over the network, and may choose no code: a line of theirs would be a setting, such as a plugin."""
