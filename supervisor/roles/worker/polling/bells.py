@@ -28,7 +28,7 @@ class Bells:
         if free <= 0 or not self._shares:
             return free
         here = self._here()
-        rooms = (self._shares.get(queue, free) - here[queue] for queue in self._bells)
+        rooms = (self._shares[queue] - here[queue] if queue in self._shares else free for queue in self._bells)
         return min(free, sum(max(0, room) for room in rooms))
 
     def audible(self) -> list[str]:

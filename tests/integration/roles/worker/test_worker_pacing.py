@@ -90,16 +90,18 @@ async def test_a_queue_holds_its_share_of_the_slots_and_no_more(shop: WorkerKit)
         started.append("long")
         await finish.wait()
 
-    @job("short", queue="other")
-    async def short() -> None:
-        started.append("short")
+    @job("other", queue="other")
+    async def other() -> None:
+        started.append("other")
+        await finish.wait()
 
     for _ in range(5):
         shop.enqueue("long")
     async with shop.worker():
         await until(lambda: len(started) == 2, what="two of them")
-        shop.enqueue("short")
-        await until(lambda: "short" in started, what="the other queue")
+        for count in (1, 2):  # the second, too, although no more slots are free than its queue has already
+            shop.enqueue("other")
+            await until(lambda count=count: started.count("other") == count, what=f"{count} of the other queue")
         assert started.count("long") == 2
         finish.set()
         await until(lambda: shop.ended(5), what="the rest")

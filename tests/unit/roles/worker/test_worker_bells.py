@@ -31,8 +31,8 @@ def test_without_shares_every_bell_is_heard_and_every_slot_is_free() -> None:
     [
         ({}, ["bell-a", "bell-b"], 10),
         ({"a": 2}, ["bell-b"], 10),
-        ({"a": 3, "b": 9}, ["bell-b"], 1),
-        ({"a": 1, "b": 9}, ["bell-a", "bell-b"], 2),
+        ({"a": 3, "b": 9}, ["bell-b"], 10),
+        ({"a": 1, "b": 9}, ["bell-a", "bell-b"], 10),
     ],
 )
 def test_a_queue_whose_share_is_used_up_is_not_listened_to(here: dict[str, int], audible: list[str], room: int) -> None:
