@@ -172,6 +172,7 @@ _MISSED = {
     "policy": "several were due at once, and the missed policy runs fewer",
     "window": "they were older than catchup_window",
     "cap": "there were more than max_catchup",
+    "data_loss": "they may have run before Redis lost that",
 }
 
 

@@ -8,7 +8,7 @@ Does not guarantee
     Anything about former lives of the same id that ended more than a day ago.
 
 Known are the latest decisions of a schedule as stretches, at most ``STRETCHES_MAX`` of
-them. While there are fewer, none was forgotten, and times in no stretch were never enqueued.
+them. While there are fewer, none was forgotten but for what Redis lost, and times in no stretch were never enqueued.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ class SchedulePast:
     mark_ms: int  # later nominal times are the schedule's own
     enqueued: tuple[EnqueuedSpan, ...] = ()
     since_ms: int | None = None  # of earlier ones nothing is known; None: everything is
+    lost: tuple[tuple[int, int], ...] = ()  # nor of those after the one moment and up to the other: Redis lost it
     waiting: frozenset[int] = frozenset()
     backfilled: frozenset[int] = frozenset()  # among those that the caller asked about
 
@@ -68,6 +69,7 @@ class SchedulePast:
             if stretch.from_ms <= nominal_ms <= stretch.to_ms:
                 return self._within(stretch, trigger, nominal_ms)
         is_forgotten = self.since_ms is not None and nominal_ms < self.since_ms
+        is_forgotten = is_forgotten or any(after_ms < nominal_ms <= until_ms for after_ms, until_ms in self.lost)
         return BackfillDecision.UNKNOWN if is_forgotten else BackfillDecision.RUN
 
     def _within(self, stretch: EnqueuedSpan, trigger: Trigger, nominal_ms: int) -> BackfillDecision:

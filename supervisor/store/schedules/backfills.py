@@ -22,7 +22,7 @@ from supervisor.core.election.lease import Term
 from supervisor.core.json_values import read_json
 from supervisor.core.model import Envelope
 from supervisor.core.schedules.backfill import STRETCHES_MAX, EnqueuedSpan, SchedulePast
-from supervisor.store.schedules.reads import Inspection, ScheduleState
+from supervisor.store.schedules.reads import LOST, REASONS, Inspection, ScheduleState
 from supervisor.store.scripts import Argument, Call, CallBuilder
 from supervisor.store.wire.codec import cut, pairs, text
 from supervisor.store.wire.envelope import pack
@@ -231,5 +231,6 @@ def known_of(inspection: Inspection) -> SchedulePast:
         since_ms=min(each.from_ms + (each.code == "M") for each in stretches)
         if len(stretches) >= STRETCHES_MAX
         else None,
+        lost=tuple((each.from_ms, each.to_ms) for each in stretches if REASONS[LOST] in each.reasons),
         waiting=frozenset(inspection.first_buffered_ms),
     )

@@ -41,6 +41,15 @@ def test_older_than_the_oldest_that_is_remembered_is_unknown_once_some_were_forg
     assert known.verdict(MINUTE, at(10)) is BackfillDecision.RUN
 
 
+def test_what_may_have_run_before_redis_lost_that_is_unknown() -> None:
+    """Not what was decided before and behind it."""
+    known = SchedulePast(revision=1, mark_ms=MARK, enqueued=(EnqueuedSpan(at(4), at(4), 1, 1),), lost=((at(2), at(5)),))
+    assert [known.verdict(MINUTE, at(minute)) for minute in range(2, 7)] == [
+        BackfillDecision.RUN, BackfillDecision.UNKNOWN, BackfillDecision.RAN, BackfillDecision.UNKNOWN,
+        BackfillDecision.RUN,
+    ]  # fmt: skip
+
+
 def test_a_stretch_under_the_same_definition_ran_with_both_ends() -> None:
     """Contiguous by construction."""
     known = SchedulePast(revision=1, mark_ms=MARK, enqueued=(EnqueuedSpan(at(3), at(5), 3, 1),))

@@ -72,6 +72,10 @@ local function add(d, set, now)
   if followed_by(d.json) then
     inherit_floor(id, d.former)
   end
+  if moment(seeded) then -- what was decided until then is not known any more: all of it may have run, for a backfill
+    local unknown = '\nMl0 ' .. moment(seeded) .. ' 0 ' .. whole(now - tonumber(seeded)) .. ' 0'
+    redis.call('HSETNX', keys.schedule_state, id, with_counters(unknown, counters('')))
+  end
   redis.call('HSET', keys.schedule_mark, id, moment(seeded) or whole(mark))
   return whole((memory and memory.revision or forgotten_revision()) + 1)
 end

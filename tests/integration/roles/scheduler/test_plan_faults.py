@@ -15,6 +15,7 @@ from supervisor.core.election.lease import Term
 from supervisor.core.model import Outcome, ScheduleDef
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.scheduler import firing
+from supervisor.store.schedules.backfills import BackfillCalls, Request
 from supervisor.testing.world import Fate, Network
 from tests.integration.roles.scheduler.planned import EPOCH_MS, TEMPLATE, Planned, every, planned
 
@@ -163,3 +164,26 @@ def test_what_must_not_run_twice_is_counted_as_missed_where_a_loss_of_data_leave
         assert plan.fired() == [10, 30, 40]
         assert ("MISSED", 20) in plan.decided("s")
         assert plan.state("s").counters.missed == 1
+
+
+@pytest.mark.parametrize("is_once", [False, True], ids=["at_least_once", "at_most_once"])
+def test_a_backfill_runs_nothing_again_that_may_have_run_before_redis_lost_that(*, is_once: bool) -> None:
+    """The decisions are gone with the data: what they were is unknown until the loss, and known behind it."""
+    template = msgspec.structs.replace(TEMPLATE, at_most_once=is_once)
+    with planned(every(10, overlap="allow", missed="latest", template=template)) as plan:
+        plan.until(39.8)
+        ran = plan.fetch()
+        plan.server.empty()
+        plan.until(55)
+        plan.leader.kill()
+        plan.until(85)
+        plan.leader.start()
+        plan.until(105)
+        ran += plan.fetch()
+        request = Request(from_ms=EPOCH_MS, until_ms=EPOCH_MS + 100_000)
+        plan.run(BackfillCalls(plan.keys).add("b", "s", request, limit=100, is_forced=False))
+        plan.world.executed()
+        plan.advance(5)
+        made_up = plan.fetch()
+        assert set(made_up).isdisjoint(ran)
+        assert made_up == [f"s@{EPOCH_MS + second * 1000}" for second in (60, 70)]
