@@ -20,6 +20,7 @@ from supervisor.settings.overrides import value_of
 _CLOUDFORET_KEYS = ("SCHEDULERS", "QUEUES", "WORKERS", "GLOBAL", "application_scheduler", "application_worker")
 _ALIASES = {"SPACEONE_HOST": ("web", "host"), "SPACEONE_PORT": ("web", "port")}
 _THREADS = "SPACEONE_WORKER"
+_OVER_FILES = (("redis.url", "TENURE_REDIS__URL"), ("cloudforet.token", "TENURE_CLOUDFORET__TOKEN"))
 _PORT = re.compile(r"[0-9]{1,5}\Z")
 _NO_CLUSTER = (
     "no cluster is named, so this replica is one of the cluster default: give each service on this Redis a name of its "
@@ -54,8 +55,8 @@ class Foreign:
         from supervisor.importers.cloudforet import conversion  # noqa: PLC0415 - a start without such files need not load it
 
         directories = [*(Path(entry) for entry in sys.path if entry), Path.cwd()]
-        has_redis = bool(self.environ.get("TENURE_REDIS__URL") or value_of(self.flags.get("redis.url")))
-        found = conversion.convert(files, environ=self.environ, directories=directories, has_redis=has_redis)
+        given = [path for path, name in _OVER_FILES if self.environ.get(name) or value_of(self.flags.get(path))]
+        found = conversion.convert(files, environ=self.environ, directories=directories, given=given)
         threads = (f"{_THREADS}: counted threads of the gRPC server, and is not used",)
         is_named = bool(self.environ.get("TENURE_CLUSTER") or value_of(self.flags.get("cluster")))
         is_named = is_named or any(each.child("cluster") for each in found.native)

@@ -12,7 +12,7 @@ Guarantees
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from supervisor.core.network import MARK, userinfo_of
@@ -31,7 +31,7 @@ from supervisor.importers.cloudforet.queues import read_queues, read_redis, read
 from supervisor.importers.cloudforet.report import ImportReport
 from supervisor.importers.cloudforet.schedules import DEFAULT_QUEUE, PLANNERS, Around, read_schedules
 from supervisor.settings.base import Path as TreePath
-from supervisor.settings.document import Node, without, wrap
+from supervisor.settings.document import Node, format_path, without, wrap
 from supervisor.settings.interpolate import directory_of
 from supervisor.settings.loader import Converted
 from supervisor.settings.masking import QUERY_SECRET, REFERENCE, looks_secret, mask_url
@@ -42,6 +42,7 @@ JOBS_MODULE = "supervisor.compat.cloudforet.jobs"
 _EMPTY = Node({}, "default")
 _PACKAGES = ("cloudforet", "packages")
 _TOKEN = ("cloudforet", "token")
+_URL = ("redis", "url")
 _NO_PACKAGE = (
     "nothing names a package of services (SCHEDULERS do by their classes), so tasks that WORKERS take end dead: add "
     "packages: [spaceone.NAME], or read the scheduler's file too"
@@ -64,7 +65,7 @@ def with_own_jobs(root: Node) -> Node:
 
 
 def convert(
-    files: Sequence[Path], *, environ: Mapping[str, str], directories: Sequence[Path], has_redis: bool = False
+    files: Sequence[Path], *, environ: Mapping[str, str], directories: Sequence[Path], given: Collection[str] = ()
 ) -> Converted:
     """Return the native settings that ``files`` mean together, later ones winning.
 
@@ -72,7 +73,8 @@ def convert(
         files: Cloudforet's, and native ones, which only have keys that a native file has.
         environ: for TZ, and to find out whether the token is there.
         directories: where the sources of schedulers may lie.
-        has_redis: whether ``redis.url`` is set elsewhere; then QUEUES does not decide where Redis is.
+        given: which of ``redis.url`` and ``cloudforet.token`` are set elsewhere: then QUEUES does not decide where
+            Redis is, and TOKEN suspends nothing.
     """
     report = ImportReport()
     layers = Layers(report)
@@ -87,10 +89,10 @@ def convert(
         else:
             _check_format(document, report)
             layers.add(document, file)
-    has_redis = has_redis or any(len(each.nearest(("redis", "url"))[0]) > 1 for each in native)
+    decided = {path for path in (_URL, _TOKEN) if format_path(path) in given or _is_in(path, native)}
     is_planning = _has(layers.root, "SCHEDULERS") or any(_has(each, "schedules") for each in native)
-    root = _native(layers, environ, directories, report, has_redis=has_redis, is_planning=is_planning)
-    if layers.root.given("WORKERS") and not any(each.nearest(_PACKAGES)[0] == _PACKAGES for each in (root, *native)):
+    root = _native(layers, environ, directories, report, decided=decided, is_planning=is_planning)
+    if layers.root.given("WORKERS") and not _is_in(_PACKAGES, (root, *native)):
         report.notice(_NO_PACKAGE)
     if layers.root.given("WORKERS") and not _has(layers.root, "SCHEDULERS"):
         report.notice(_NO_SCHEDULERS)
@@ -124,6 +126,10 @@ def original_path(path: str) -> str:
     return f"SCHEDULERS.{name}.{_ALIASES[key]}" if key in _ALIASES else f"SCHEDULERS.{rest}"
 
 
+def _is_in(path: TreePath, documents: Sequence[Node]) -> bool:
+    return any(each.nearest(path)[0] == path for each in documents)
+
+
 def _has(root: Node, key: str) -> bool:
     return (child := root.child(key)) is not None and bool(child.value)
 
@@ -134,17 +140,18 @@ def _native(
     directories: Sequence[Path],
     report: ImportReport,
     *,
-    has_redis: bool,
+    decided: Collection[TreePath],
     is_planning: bool,
 ) -> Node:
     root = layers.root
     queues, entries = read_queues(root.child("QUEUES") or _EMPTY, report)
-    token, suspension = read_token(root, environ, report)
+    has_token = _TOKEN in decided
+    token, suspension = read_token(root, environ, ImportReport() if has_token else report)
     around = Around(
         queues=entries,
         timezone=read_timezone(root, environ, report),
         phase=root.child("phase"),
-        suspension=suspension,
+        suspension="" if has_token else suspension,
     )
     schedulers = root.child("SCHEDULERS") or _EMPTY
     schedules = read_schedules(schedulers, around, Sources(directories), report)
@@ -166,7 +173,7 @@ def _native(
         "schedules": schedules,
         "log": read_log(root, report),
         "replica": read_replica(root),
-        "redis": _redis(entries, layers, report, has_redis=has_redis),
+        "redis": _redis(entries, layers, report, has_redis=_URL in decided),
     }
     own = {
         "packages": read_packages(root, [*backends, *handlers], layers.is_remote, report),
@@ -195,7 +202,7 @@ _HEADER = (
     "Every schedule plans on a worker of the pool planners; its tasks go to the queue in its args.",
 )
 _NAMES = ("authentication", "authorization", "TOKEN_INFO")  # kinds of handlers, and where a token is: no credentials
-_NO_SECRET = (("redis", "url"), ("cloudforet", "packages"))
+_NO_SECRET = (_URL, ("cloudforet", "packages"))
 _NUMBER = re.compile(r"(?i)(password|passwd|passphrase|pwd|secret|pin|token|api_?key)\Z")  # what may be a number
 _KEY = re.compile(r"(?i)(private|encryption|signing|access|master|shared)_?key(_?(pem|hex|base64))?\Z")
 _PRIVATE_KEY = "PRIVATE KEY-----"

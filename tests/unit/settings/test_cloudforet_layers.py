@@ -197,6 +197,27 @@ def test_x13_an_empty_token_suspends_the_schedules_that_need_one(cloudforet: Clo
     assert "paused" not in native(cloudforet.loads(both), "schedules")["s"]  # never mentioned, never needed
 
 
+@pytest.mark.parametrize("written", ["TOKEN: ''", "TOKEN: ${file:/nowhere/token}", "TOKEN_INFO: {protocol: consul}"])
+@pytest.mark.parametrize("by", ["variable", "flag", "native file"])
+def test_a_token_that_is_given_over_the_file_suspends_nothing(
+    cloudforet: CloudforetDesk, written: str, by: str
+) -> None:
+    """Variables, flags and native files win over all of it, as an operator who sets one there expects."""
+    file = cloudforet.write("app.yaml", f"{QUEUES}{SCHEDULER}{written}\n")
+    over = cloudforet.write("native.yaml", "cloudforet: {token: t0ken}\n")
+    loaded = cloudforet.load(
+        file,
+        *([over] if by == "native file" else []),
+        environ={"TENURE_CLOUDFORET__TOKEN": "t0ken"} if by == "variable" else {},
+        flags={"cloudforet.token": "t0ken"} if by == "flag" else {},
+    )
+
+    assert "paused" not in native(loaded, "schedules")["s"]
+    assert loaded.settings.cloudforet.token.get_secret_value() == "t0ken"
+    assert loaded.conversion is not None
+    assert not [notice for notice in loaded.conversion.notices if "suspended" in notice]
+
+
 def test_all_problems_are_told_at_once_in_reading_order(cloudforet: CloudforetDesk) -> None:
     """Schedulers, queues, workers and native rules in one list."""
     found = cloudforet.problems(
