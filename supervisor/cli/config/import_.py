@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 FILE_BYTES_MAX = 1024 * 1024
 STANDARD_INPUT = "-"
 ETC = Path("/etc")
+_SPOOLS = (Path("/var/spool/cron/crontabs"), Path("/var/spool/cron"))  # of Debian and of Red Hat: a file for each user
 
 
 @click.group("import", cls=SectionedGroup)
@@ -181,7 +182,9 @@ def _source(file: str, text: str, user_field: str) -> Source:
         return Source("standard input", "crontab", text, has_user=user_field == "yes")
     path = Path(file).absolute()
     is_system = path.parent.name == "cron.d" or (path.name == "crontab" and path.parent.name == "etc")
-    return Source(file, _label(path.name), text, has_user=is_system if user_field == "auto" else user_field == "yes")
+    has_user = is_system if user_field == "auto" else user_field == "yes"
+    owner = path.name if path.parent in _SPOOLS else None
+    return Source(file, _label(path.name), text, has_user=has_user, owner=owner)
 
 
 def _label(name: str) -> str:

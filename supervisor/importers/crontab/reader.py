@@ -63,6 +63,7 @@ class Source:
     label: str  # start of the ids of its schedules
     text: str
     has_user: bool  # each entry names a user after the time
+    owner: str | None = None  # whose crontab it is, where its place says so
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ class Entry:
     shell: str
     cwd: str | None
     env: Mapping[str, str]
-    user: str | None  # None: the owner of the crontab
+    user: str | None  # None: whoever imports
     description: str
     comments: tuple[str, ...]  # what the operator should find beside it in the configuration
     pause_reason: str = ""  # why it must not run as it is; empty: it may
@@ -194,7 +195,7 @@ class _Reader:
         if entry is None:
             return
         cron = self._read_time(entry.when)
-        user, rest = self._read_user(entry.rest) if self.source.has_user else (None, entry.rest)
+        user, rest = self._read_user(entry.rest) if self.source.has_user else (self.source.owner, entry.rest)
         if cron is None or user == "":
             return
         command, stdin = split_command(rest)

@@ -56,6 +56,23 @@ def test_the_place_of_a_file_decides_whether_it_names_users(
     assert schedule["args"]["command"] == command
 
 
+@pytest.mark.parametrize("named", ["", "mail"])
+def test_a_crontab_in_cron_s_spool_is_of_the_user_it_is_called_after(
+    named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root may read them all; what a user may edit does not run as the user of the tree."""
+    monkeypatch.setattr(import_, "_SPOOLS", (tmp_path,))
+    for user in ("mail", "games"):
+        (tmp_path / user).write_text("@daily bin/work\n")
+
+    result = run(tmp_path / named, "--user", "games", *UTC)
+
+    schedules = yaml.safe_load(result.stdout)["schedules"]
+    assert schedules["mail.bin-work"]["paused"] is True
+    assert schedules["mail.bin-work"]["pause_reason"].startswith("cron ran this as mail")
+    assert named or "paused" not in schedules["games.bin-work"]
+
+
 def test_standard_input_is_a_user_crontab() -> None:
     """``crontab -l`` prints one."""
     result = run("-", *UTC, stdin=b"@daily bin/a\n")
