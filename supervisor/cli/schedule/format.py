@@ -178,6 +178,8 @@ _MISSED = {
 
 def stretch_words(stretch: Stretch) -> str:
     """Return the decision about a stretch of nominal times, as a sentence."""
+    if stretch.code == "M" and not stretch.from_ms:  # of all that was before; see lib/define.lua
+        return f"not known until {moment(stretch.to_ms)}: Redis lost its data (found {moment(stretch.at_ms)})"
     count = f"{stretch.count} run" + ("" if stretch.count == 1 else "s")
     span = f"from {moment(stretch.from_ms)} to {moment(stretch.to_ms)}"
     if stretch.from_ms == stretch.to_ms:

@@ -55,6 +55,7 @@ def test_show_tells_why_runs_were_skipped_and_missed(applied: ClusterWithJobs) -
         f"S{hours[6]} {2 * HOUR_MS} 3 12 1",
         f"Mp{hours[1]} {5 * HOUR_MS} 4 12 1",
         f"F{hours[0]} {HOUR_MS} 2 12 1",
+        f"Ml0 {START_MS - HOUR_MS} 0 12 0",
     ]
     applied.decided("hourly", mark_ms=hours[9], state="3 3 4 0 0 0 0 0 0 0 0 1\n" + "\n".join(lines))
     applied.world.raw.hset(applied.world.keys.schedule_live, "hourly", f"reports hourly@{hours[9]}")
@@ -65,6 +66,8 @@ def test_show_tells_why_runs_were_skipped_and_missed(applied: ClusterWithJobs) -
         "skipped 3 runs from 2026-11-01T06:00:00.000Z to 2026-11-01T08:00:00.000Z because an earlier one was running (decided 2026-11-01T08:00:00.012Z)",
         "missed 4 runs after 2026-11-01T01:00:00.000Z until 2026-11-01T06:00:00.000Z: several were due at once, and the missed policy runs fewer (decided 2026-11-01T06:00:00.012Z)",
     ]
+    lost = "not known until 2026-10-31T23:00:00.000Z: Redis lost its data (found 2026-10-31T23:00:00.012Z)"
+    assert shown["decisions"][-1] == lost
     assert shown["counters"] == {"fired": 3, "skipped": 3, "missed": 4}
     assert shown["live_runs"] == [f"hourly@{hours[9]}"]
     assert shown["buffered"] == ["2026-11-01T08:00:00.000Z"]
