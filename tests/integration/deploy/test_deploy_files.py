@@ -33,17 +33,21 @@ def pod() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("file", ["base/tenure.yaml", "overlays/dev/tenure.yaml", "overlays/replicas-dev/tenure.yaml"])
-def test_the_configuration_of_the_replicas_loads(file: str, tmp_path: Path) -> None:
-    """A file that the first pod refuses helps nobody."""
+def test_the_configuration_of_the_replicas_loads(file: str, tmp_path: Path, pod: dict[str, Any]) -> None:
+    """A file that the first pod refuses helps nobody, nor one that serves no health where the probes ask for it."""
     secret = tmp_path / "redis-password"
     secret.write_text("not-a-secret\n")
     written = (ROOT / "deploy/kustomize" / file).read_text()
     copy = tmp_path / "tenure.yaml"
     copy.write_text(written.replace("/run/secrets/tenure", str(tmp_path)))
 
-    settings = load(files=[copy], environ={}, flags={}).settings
+    (container,) = pod["containers"]
+    environ = {each["name"]: each["value"] for each in container["env"] if "value" in each}
+
+    settings = load(files=[copy], environ=environ, flags={}).settings
 
     assert settings.web.host == "0.0.0.0"
+    assert settings.web.health_port == {each["name"]: each["containerPort"] for each in container["ports"]}["health"]
     assert settings.schedules
 
 
