@@ -74,7 +74,7 @@ class MovedTrigger(Trigger):
     def _target_from(self, day: int) -> int | None:
         """Return the first day from ``day`` on that has due times, once moved."""
         free = self._free(day, 1)
-        found = None if free is None else self.inner.next_ms(self._start_ms(self._sources(free)[0]) - 1)
+        found = None if free is None else self.inner.next_ms(self._start_ms(self._source(free, -1)) - 1)
         return None if found is None else self._target(self._day(found))
 
     def _target_until(self, day: int) -> int | None:
@@ -82,7 +82,7 @@ class MovedTrigger(Trigger):
         free = self._free(day, -1)
         if free is None:
             return None
-        found = self.inner.latest_ms(_LONG_AGO_MS, self._start_ms(self._sources(free)[1] + 1) - 1)
+        found = self.inner.latest_ms(_LONG_AGO_MS, self._start_ms(self._source(free, 1) + 1) - 1)
         return None if found is None else self._target(self._day(found))
 
     def _target(self, day: int) -> int | None:
@@ -91,18 +91,19 @@ class MovedTrigger(Trigger):
             return day
         return None if self._free(day, -self.step) is None else self._free(day, self.step)
 
-    def _sources(self, day: int) -> tuple[int, int]:
-        """Return the first and the last day whose due times move to ``day``, which is not excluded."""
-        other = self._free(day - self.step, -self.step)
-        edge = day if other is None else other + self.step
-        return min(edge, day), max(edge, day)
+    def _source(self, day: int, side: int) -> int:
+        """Return the first (``side`` -1) or last (1) day whose due times move to ``day``, which is not excluded."""
+        if side == self.step:
+            return day
+        other = self._free(day + side, side)
+        return day if other is None else other - side
 
     def _due_on(self, day: int) -> tuple[int, ...]:
         """Return the due times of a day that has some, once moved, in order."""
         known = self._recent.get(day)
         if known is not None:
             return known
-        first, last = self._sources(day)
+        first, last = self._source(day, -1), self._source(day, 1)
         until_ms = self._start_ms(last + 1) - 1
         found = list(self.inner.nominals(self._start_ms(first) - 1, until_ms, MOVED_MAX + 1))
         if len(found) > MOVED_MAX:

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from supervisor.core.calendars.days import EPOCH, OverExcludedError, last_day, reason_of
@@ -128,6 +128,12 @@ def test_a_calendar_ends_with_its_last_date_unless_it_recurs() -> None:
 _FIRST, _SECOND = date(2026, 3, 20), date(2026, 10, 11)
 _OFFSETS = st.integers(0, 24)
 
+# Together they leave 2026-03-20 and 2026-10-13.
+_APART = [
+    CalendarDays(calendar="a", is_only=True, weekdays=(1,), dates=((day("2026-03-20"), 1, ""),)),
+    CalendarDays(calendar="b", is_only=True, weekdays=(0, 4), dates=((day("2026-10-13"), 1, ""),)),
+]
+
 
 @st.composite
 def calendars(draw: st.DrawFn) -> CalendarDays:
@@ -163,6 +169,8 @@ def moved(at: datetime, target: date) -> datetime:
     on_excluded=st.sampled_from(["skip", "next", "previous"]),
     begin=st.sampled_from([_FIRST, _SECOND]),
 )
+@example(_APART, "0 9 * * *", "America/New_York", "next", _FIRST)
+@example(_APART, "0 9 * * *", "America/New_York", "previous", _FIRST)
 def test_due_times_are_those_of_a_walk_through_every_day(
     days: list[CalendarDays], cron: str, timezone: str, on_excluded: str, begin: date
 ) -> None:
