@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 FILE_BYTES_MAX = 1024 * 1024
 STANDARD_INPUT = "-"
 ETC = Path("/etc")
-_SPOOLS = (Path("/var/spool/cron/crontabs"), Path("/var/spool/cron"))  # of Debian and of Red Hat: a file for each user
+_SPOOLS = tuple(map(Path, ("/var/spool/cron/crontabs", "/var/spool/cron", "/var/spool/cron/tabs")))
+"""Directories with a file for each user, of Debian, Red Hat and SUSE."""
 
 
 @click.group("import", cls=SectionedGroup)
@@ -59,7 +60,7 @@ def crontab(
     """Turn crontabs into a configuration that runs their commands.
 
     FILE is a crontab, or - for standard input. Of a DIR every file is read whose name cron
-    reads in cron.d: letters, digits, _ and - only.
+    reads in cron.d: letters, digits, _ and - only. In cron's spool a file is its user's.
 
     \b
     Examples:
@@ -139,13 +140,16 @@ def _files(path: str, problems: list[Problem]) -> list[str]:
         problems.append(Problem(path, "", f"cannot be read: {error.strerror}", "check its permissions"))
         return []
     for file in files:
-        if not _is_read(file.name) and not file.name.startswith("."):
+        if not _is_read(file) and not file.name.startswith("."):
             say(f"note: {file}: not read, because cron ignores files with such a name", err=True)
-    return [str(file) for file in files if _is_read(file.name)]
+    return [str(file) for file in files if _is_read(file)]
 
 
-def _is_read(name: str) -> bool:
-    """Return whether cron reads a file with this name in cron.d, by the rule of run-parts(8)."""
+def _is_read(file: Path) -> bool:
+    """Return whether cron reads ``file``: in cron.d by the rule of run-parts(8), in its spool each user's."""
+    name = file.name
+    if file.parent in _SPOOLS:
+        return not name.startswith(".")
     return name.isascii() and name.replace("-", "a").replace("_", "a").isalnum()
 
 

@@ -62,7 +62,7 @@ def test_a_crontab_in_cron_s_spool_is_of_the_user_it_is_called_after(
 ) -> None:
     """Root may read them all; what a user may edit does not run as the user of the tree."""
     monkeypatch.setattr(import_, "_SPOOLS", (tmp_path,))
-    for user in ("mail", "games"):
+    for user in ("mail", "games", "ann.lee", ".lock"):
         (tmp_path / user).write_text("@daily bin/work\n")
 
     result = run(tmp_path / named, "--user", "games", *UTC)
@@ -71,6 +71,7 @@ def test_a_crontab_in_cron_s_spool_is_of_the_user_it_is_called_after(
     assert schedules["mail.bin-work"]["paused"] is True
     assert schedules["mail.bin-work"]["pause_reason"].startswith("cron ran this as mail")
     assert named or "paused" not in schedules["games.bin-work"]
+    assert len(schedules) == (1 if named else 3)
 
 
 def test_standard_input_is_a_user_crontab() -> None:
