@@ -70,13 +70,13 @@ end
 local function put_back(queue, id, how, has_begun, attempt, data, template)
   local attempts, crashes, interrupts = charges(redis.call('HGET', keys.att(queue), id))
   local letter = string.sub(data, 1, 1)
-  if has_begun and template['at_most_once'] == true then return kill(queue, id, attempt, template, 'lost') end
   crashes = crashes + (how == 'crashed' and 1 or 0)
   local is_interruption = how == 'interrupted' or how == 'vanished' or how == 'suspect'
   interrupts = interrupts + (is_interruption and 1 or 0) -- so that the fence a job sees grows
   if crashes + interrupts + attempts > 0 then
     redis.call('HSET', keys.att(queue), id, whole(attempts) .. ',' .. whole(crashes) .. ',' .. whole(interrupts))
   end
+  if has_begun and template['at_most_once'] == true then return kill(queue, id, attempt, template, 'lost') end
   local losses = how == 'vanished' and losses_of(queue, id, attempt) or 0
   if how == 'interrupted' then
     forget_losses(queue, id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from supervisor.core.model import Outcome
+from supervisor.core.model import Outcome, Release
 from supervisor.store.queues.control import CancelCode, RequeueCode, Requeued
 from tests.integration.store.queues.control_calls import control, outcomes, stat
 from tests.kit.builders import StoreCalls, envelope
@@ -60,6 +60,19 @@ def test_a_dead_run_runs_again_from_the_tail_with_all_its_attempts(world: StoreC
     assert (first.envelope.id, again.envelope.id) == ("b", "a")
     assert (again.attempt, again.crashes, again.interrupts) == (1, 0, 1)
     world.ack(S, "a")
+    assert world.fsck() == []
+
+
+@pytest.mark.parametrize("how", [Release.INTERRUPTED, Release.VANISHED, Release.CRASHED, Release.SUSPECT])
+def test_a_lost_run_that_runs_again_has_begun_before(world: StoreCalls, how: Release) -> None:
+    """So no deadline of its start ends it, its fence grows, and its hooks undo what they may hold."""
+    world.open(S)
+    world.enqueue(envelope("a", at_most_once=True))
+    for earlier in range(3):
+        (run,) = world.turn(S, want=1).runs
+        assert (run.attempt, run.crashes, run.interrupts) == (1, 0, earlier)
+        world.run(world.queues.release_runs(session=S, items=[("default", "a", how)]))
+        assert requeue(world, "a") == [Requeued(RequeueCode.REQUEUED, "")]
     assert world.fsck() == []
 
 
