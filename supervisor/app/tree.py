@@ -96,6 +96,7 @@ class Tree:
             settings = reader.settings(0).model_copy(update={"schedules": self.settings.schedules})
             return replace(self, settings=settings)
         settings = reader.settings(number, with_schedules=not is_worker)
+        registry.use(policies_of(settings.profiles))
         definitions = () if is_worker else reader.definitions(number)
         return replace(self, settings=settings, definitions=definitions, config_epoch=number)
 
@@ -109,7 +110,6 @@ class Tree:
             raise ConfigError(problems)
         if self.config_epoch:
             prepare_plugins(self.settings, {})
-            registry.use(policies_of(self.settings.profiles))
         else:
             plugins.registry.configure(self.settings.plugins)
 

@@ -98,6 +98,8 @@ class Agent:
         wakeup = self._wakeup
         try:
             self._elector.start()
+            if number := self._child.config_epoch:
+                self._follow(number)  # its jobs: those that are imported here are of the start
             self._duties.publish_first()
             self._child.announce(ChildState.READY)
             while not wakeup.is_draining:

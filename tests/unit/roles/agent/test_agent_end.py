@@ -13,6 +13,7 @@ from supervisor.core.effects import Call
 from supervisor.core.errors import EXIT_OK, StoreRefusedError, StoreUnavailableError
 from supervisor.core.supervision.scoreboard import Board, board_words
 from supervisor.core.supervision.states import Phase, SlotState
+from supervisor.reload.config_memfd import Brief
 from supervisor.roles.agent import main as agent_main
 from supervisor.roles.agent.main import Agent
 from supervisor.roles.child import ChildContext
@@ -30,6 +31,7 @@ class SlowRedis:
         self.clock = clock
         self.end_at, self.by = end_at, by
         self.calls, self.asked_ns = 0, 0
+        self.published: list[tuple[Any, ...]] = []
 
     def run(self, call: Call[Any], *, timeout_s: float) -> Any:
         """Let the time of one call pass."""
@@ -59,6 +61,9 @@ class Holding:
 
     wake = start
 
+    def bring(self, _digest: str) -> None:
+        """Announce nothing."""
+
     def is_alive(self) -> bool:
         """Go on for as long as anybody looks."""
         return True
@@ -86,7 +91,7 @@ class Stage:
     def _note(self, event: str, **fields: Any) -> None:
         self.told.append({"event": event, **fields})
 
-    def end(self, *, grace_s: float = 20.0) -> float:
+    def end(self, *, grace_s: float = 20.0, **reloaded: Any) -> float:
         """Let it run until it is asked to end; return the seconds that the end took."""
         child = ChildContext(
             settings=Settings(supervision=SupervisionSettings(grace_s=grace_s)),
@@ -99,6 +104,7 @@ class Stage:
             parent_pid=os.getpid(),
             clock=self.clock,
             redis_url="redis://nowhere.invalid",
+            **reloaded,
         )
         assert Agent(child, ()).run() == EXIT_OK
         assert self.redis.asked_ns
@@ -130,3 +136,30 @@ def test_all_that_is_left_to_do_shares_one_deadline(
     assert (ended["event"], ended["unreclaimed"]) == ("agent_ended", True)
     unanswered = [each["error"] for each in stage.told if each["event"] == "election_unanswered"]
     assert unanswered, "of these the log has the first"
+
+
+class PublishingRedis(SlowRedis):
+    """One that takes what is published."""
+
+    def run(self, call: Call[Any], *, timeout_s: float) -> Any:
+        """Note the jobs."""
+        if call.script == "jobs_publish":
+            self.published.append(call.args)
+        return None if call.script in {"queues_bound", "jobs_publish"} else super().run(call, timeout_s=timeout_s)
+
+
+def test_an_agent_that_starts_after_a_reload_publishes_the_jobs_that_the_reload_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It published those of the start: with former timeouts, and without those of modules that were added since."""
+    stage = Stage(monkeypatch, end_at=2, by=signal.SIGTERM)
+    stage.redis = PublishingRedis(stage.clock, end_at=2, by=signal.SIGTERM)
+    stage.board.header.config_epoch = 3
+
+    class Reloaded:
+        def brief(self, number: int) -> Brief:
+            return Brief("digest", {f"job.of.{number}": "{}"})
+
+    stage.end(config_epoch=3, handover=Reloaded())
+
+    assert ["job.of.3" in args for args in stage.redis.published] == [True]
