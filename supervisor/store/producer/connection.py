@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Unpack
 from urllib.parse import quote
 
 from supervisor.core.errors import EXIT_CONFIG, ConfigError, Problem, TenureError
+from supervisor.core.jobs import registry as jobs
 from supervisor.settings.sections.redis_url import EMBEDDED_SOCKET
 from supervisor.store.client.redis_options import SECRET_OPTIONS, PlainRedisOptions, RedisOptions
 from supervisor.store.producer import substitute
@@ -118,11 +119,15 @@ def _plain(settings: RedisOptions, cluster: str | None = None) -> Producer:
 
 
 def _configured(files: Sequence[Path]) -> Producer:
-    """Return the producer of a configuration. Problems elsewhere in it are not the application's."""
+    """Return the producer of a configuration, by whose profiles jobs of this program go from now on.
+
+    Problems elsewhere in it are not the application's.
+    """
     # Most producers have no configuration, and these cost more than all else that one loads.
     from pydantic import SecretStr  # noqa: PLC0415
 
     from supervisor.settings.loader import UnusableError, load  # noqa: PLC0415
+    from supervisor.settings.schedules.profiles import policies_of  # noqa: PLC0415
 
     try:
         settings = load(files=files, environ=os.environ, flags={}).settings
@@ -130,6 +135,7 @@ def _configured(files: Sequence[Path]) -> Producer:
         if error.partial is None or any(each.path.split(".")[0] in _OURS for each in error.problems):
             raise
         settings = error.partial.settings
+    jobs.registry.use(policies_of(settings.profiles))
     redis = settings.redis
     if redis.url.get_secret_value() == "embedded":
         socket = Path(settings.data_dir).absolute() / EMBEDDED_SOCKET

@@ -119,6 +119,24 @@ def test_a_configuration_names_redis_and_the_cluster(tmp_path: Path, monkeypatch
     assert tenure.connect().keys.cluster == "mailer", "variables go over files, as in a replica"
 
 
+@pytest.mark.parametrize("is_named", [True, False])
+def test_jobs_of_a_program_go_by_the_profiles_of_its_configuration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_named: bool
+) -> None:
+    """Also those that it imports later. Their runs had five minutes, whatever the replicas' configuration said."""
+    file = tmp_path / "tenure.yaml"
+    file.write_text("redis: {url: 'redis://example'}\nprofiles: {default: {timeout: 2h}, bulk: {priority: low}}\n")
+    monkeypatch.setenv("TENURE_CONFIG", str(file))
+
+    tenure.connect(config=file if is_named else None)
+
+    @job("pack", profile="bulk", timeout="10m")
+    def pack() -> None: ...
+
+    found = [registering.registry.get(name).base for name in ("mail", "pack")]
+    assert [(each.timeout_s, each.priority) for each in found] == [(7200, 1), (600, 2)]
+
+
 @pytest.mark.parametrize("text", ["redis: {url: 'http://example'}\n", "cluster: 'a b'\n", "redis: [\n"])
 def test_a_configuration_that_does_not_say_where_redis_is_is_refused(tmp_path: Path, text: str) -> None:
     """With its problems, and the producer in use stays."""
