@@ -38,6 +38,9 @@ def known(monkeypatch: pytest.MonkeyPatch) -> Registry:
     @job("bulky", profile="bulk")
     async def bulky() -> None: ...
 
+    @job("patient", start_deadline="2h")
+    async def patient() -> None: ...
+
     return own
 
 
@@ -108,6 +111,7 @@ schedules:
   says: {job: collect, every: 1m, profile: bulk, missed: all, priority: high, timeout: 9s, retries: 1, overlap: skip}
   of-job: {job: bulky, every: 1m}
   back: {job: bulky, every: 1m, profile: default}
+  late: {job: patient, every: 1m, profile: bulk}
 """,
     )
 
@@ -123,6 +127,7 @@ schedules:
     assert policies("picks") == ("skip", "allow", 3_600_000, 2, 50.0, 7, 3600.0, "bulk")
     assert policies("says") == ("all", "skip", 3_600_000, 0, 9.0, 2, 3600.0, "bulk")
     assert policies("of-job") == ("skip", "allow", 3_600_000, 2, 120.0, 7, 3600.0, "bulk")
+    assert (found["late"].start_deadline_ms, found["late"].template.start_deadline_s) == (None, 7200.0)
     assert policies("back") == ("latest", "allow", None, 1, 120.0, 7, 600.0, "")
 
 
