@@ -113,9 +113,7 @@ def definition_of(
     The profile that ``template`` names has the policies which the schedule does not set, and its checks.
     """
     timezone, profile = zone_of(schedule), profile_of(profiles, template.profile)
-    late_s = schedule.start_deadline_s
-    if late_s is None and template.start_deadline_s in {None, profile.start_deadline_s}:  # else the job has its own
-        late_s = profile.start_deadline_s
+    deadlines = (schedule.start_deadline_s, template.start_deadline_s, profile.start_deadline_s)
     own, *others = [*_own(schedule)] or [When()]
     interval = schedule.calendar_interval
     calendar = () if interval is None else (When(calendar_interval=calendar_of(interval)),)
@@ -134,7 +132,7 @@ def definition_of(
         cancel_grace_ms=_ms(schedule.cancel_grace_s),
         missed=schedule.missed or profile.missed,
         catchup_window_ms=_optional_ms(schedule.catchup_window_s),
-        start_deadline_ms=_optional_ms(late_s),
+        start_deadline_ms=_optional_ms(next((each for each in deadlines if each is not None), None)),
         finish_within_ms=_optional_ms(schedule.finish_within_s),
         expect_success_every_ms=_optional_ms(schedule.expect_success_every_s),
         retain_completed_ms=_ms(schedule.retain_completed_s),

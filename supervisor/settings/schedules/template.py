@@ -101,6 +101,7 @@ def _template(
     return msgspec.structs.replace(
         template,
         profile=profile_field(schedule.profile or spec.base.profile),
+        start_deadline_s=picked.get("start_deadline_s", template.start_deadline_s),
         args={**spec.base.args, **schedule.args},  # the defaults that limits need, under what the schedule says
         # The schedule may shorten the hard timeout below the job's soft one: derive that anew.
         soft_timeout_s=None if soft_s is not None and soft_s > template.timeout_s else soft_s,

@@ -127,7 +127,7 @@ schedules:
     assert policies("picks") == ("skip", "allow", 3_600_000, 2, 50.0, 7, 3600.0, "bulk")
     assert policies("says") == ("all", "skip", 3_600_000, 0, 9.0, 2, 3600.0, "bulk")
     assert policies("of-job") == ("skip", "allow", 3_600_000, 2, 120.0, 7, 3600.0, "bulk")
-    assert (found["late"].start_deadline_ms, found["late"].template.start_deadline_s) == (None, 7200.0)
+    assert policies("late") == ("skip", "allow", 7_200_000, 2, 120.0, 7, 3600.0, "bulk")
     assert policies("back") == ("latest", "allow", None, 1, 120.0, 7, 600.0, "")
 
 
