@@ -24,7 +24,7 @@ from supervisor.store.keys import Keys
 from supervisor.store.scripts import Call, CallBuilder
 from supervisor.store.wire.codec import chunks, number, text
 from supervisor.store.wire.envelope import check_run_id
-from supervisor.store.wire.poll import HISTORY
+from supervisor.store.wire.poll import HISTORY_MAX
 
 BATCH_MAX = 100
 """Most runs, or entries of a list, in one call."""
@@ -106,7 +106,7 @@ class Requeued:
 class QueueControl(CallBuilder):
     """Builds the calls."""
 
-    def __init__(self, keys: Keys, *, history: int = HISTORY) -> None:
+    def __init__(self, keys: Keys, *, history: int = HISTORY_MAX) -> None:
         """Build it; ``history``: how many ended attempts each queue remembers."""
         super().__init__(keys)
         self._history = history

@@ -34,6 +34,9 @@ PAYLOADS_BYTES_MAX = 1024 * 1024
 """Beyond so many bytes a turn takes no further acknowledgement: one that is not answered is repeated as it was."""
 
 HISTORY = 10_000
+HISTORY_MAX = 1_000_000
+"""Most of ``queues.history``, and the cap of whoever does not know that: turns of the queue trim to it."""
+
 DEAD_CAP = 10_000
 _CHARGES = re.compile(rb"(\d{1,15}),(\d{1,15}),(\d{1,15})")
 _encode = msgspec.json.Encoder().encode

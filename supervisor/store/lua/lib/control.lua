@@ -3,7 +3,7 @@
 -- schedule is due next.
 -- Includes  limits
 --           live
-local REMEMBERED_MS, PURGE_COUNT, HISTORY_KEPT = 86400000, 100, 10000
+local REMEMBERED_MS, PURGE_COUNT = 86400000, 100
 local FLOOR_MS = 7776000000 -- 90 days, as a tree of runs is remembered
 
 -- Raise, before the first write, if a key that a change writes holds another type.
@@ -104,7 +104,7 @@ end
 
 -- Enqueue a run beside the plan; false if a run of this id is unfinished or dead, or if another holds its unique key.
 local function start(queue, run, data)
-  return (admit(queue, run, data, 0, HISTORY_KEPT))
+  return (admit(queue, run, data, 0, HISTORY_MAX))
 end
 
 -- Before a schedule loses its own times: what it decided by them, the ends of others do not make due again. `json`: its

@@ -24,7 +24,7 @@ local function give_way(line, is_forced)
   leave_line(queue, id, data)
   end_limits(queue, id, 'replaced')
   inform('ZREM', keys.schedule_promised, id)
-  history_add(queue, HISTORY, id, 'replaced', job_of(data), 'a newer run of its schedule took its place', now, attempt, session, fetched)
+  history_add(queue, HISTORY_MAX, id, 'replaced', job_of(data), 'a newer run of its schedule took its place', now, attempt, session, fetched)
   count_add(queue, 'replaced', 1)
   return true
 end

@@ -190,7 +190,6 @@ local function state(n)
   return packed[n]
 end
 
-local HISTORY = 10000
 local LINES = 10 -- decisions in one entry of the log
 
 local function write(command, key, values)
@@ -272,7 +271,7 @@ end
 -- Those that ended at once, and what was decided.
 local function write_log(cap)
   for _, twin in ipairs(twins) do
-    refuse_twin(twin.item.policy.queue, twin.item.id, twin.item.data, twin.holder, HISTORY, now)
+    refuse_twin(twin.item.policy.queue, twin.item.id, twin.item.data, twin.holder, HISTORY_MAX, now)
     live_ended(twin.item.name, 'duplicate')
   end
   for first = 1, #log, LINES do

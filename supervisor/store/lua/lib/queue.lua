@@ -52,6 +52,7 @@ end
 
 -- Ended attempts, the newest at the right. Trimmed now and then: up to HISTORY_SLACK more than the cap stay.
 local HISTORY_SLACK = 100
+local HISTORY_MAX = 1000000 -- of whoever does not know `queues.history`: its own turns trim to that
 local function history_extend(queue, cap, lines)
   if cap > 0 and #lines > 0 then
     local length = redis.pcall('RPUSH', keys.hist(queue), unpack(lines))

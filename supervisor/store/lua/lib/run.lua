@@ -103,7 +103,6 @@ end
 
 -- Start what waits for the end of all runs below a run. One that cannot be started stays where it is, and the tally with
 -- it as long as one of the dead can be requeued.
-local FOLLOW_HISTORY = 1000000 -- no queue remembers more; its own turns trim to what it does
 local function tally_follow(key, above)
   local is_success, dead = tally_success(key, 'dead')
   local is_waiting, numbers = false, {}
@@ -122,7 +121,7 @@ local function tally_follow(key, above)
       end
       check_types(queue, string.sub(data, 1, 3))
       redis.call('HDEL', key, 'then:' .. whole(n))
-      local is_new = admit(queue, id, data, tonumber(wait), FOLLOW_HISTORY)
+      local is_new = admit(queue, id, data, tonumber(wait), HISTORY_MAX)
       if above then
         tally_add(above, 'total', 1)
         tally_add(above, is_new and 'left' or 'duplicate', 1)

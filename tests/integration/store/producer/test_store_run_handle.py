@@ -149,6 +149,16 @@ def test_a_cancelled_run_says_so(shop: Shop) -> None:
     assert not run.cancel(), "it had ended"
 
 
+def test_a_cancelled_run_takes_nothing_from_a_long_history(shop: Shop) -> None:
+    """A program does not know how much a queue remembers; what was beyond its own number was gone for good."""
+    run = shop.enqueue()
+    hist = shop.calls.keys.queue("default").hist
+    shop.calls.raw.rpush(hist, *["an-ended-run"] * 10_200)
+
+    assert run.cancel()
+    assert shop.calls.raw.llen(hist) == 10_201
+
+
 def test_a_wait_that_is_over_names_the_state(shop: Shop) -> None:
     """The run goes on; the caller may ask again."""
     run, delayed = shop.enqueue(), shop.enqueue(delay="1h")

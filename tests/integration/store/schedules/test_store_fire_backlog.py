@@ -37,6 +37,21 @@ def test_a_newer_run_that_need_not_wait_takes_the_place_of_what_waits(world: Sto
     assert (counters.fired, counters.replaced, counters.waiting, counters.force_ms) == (2, 1, 0, 0)
 
 
+def test_a_run_that_gives_way_takes_nothing_from_a_long_history(world: StoreCalls) -> None:
+    """The leader does not know how much a queue remembers; what was beyond its own number was gone for good."""
+    term = world.lead()
+    world.run(world.declare_call(term, schedule("s", overlap="cancel_other")))
+    world.planned()
+    hist = world.keys.queue("default").hist
+    world.raw.rpush(hist, *["an-ended-run"] * 10_200)
+    for _ in range(2):
+        fired = world.run(world.fire_call(term, world.item("s", overlap="cancel_other")))
+        assert fired.results[0].code is FireCode.FIRED
+
+    assert world.run(world.schedules.state("s")).counters.replaced == 1
+    assert world.raw.llen(hist) == 10_201
+
+
 def test_failures_of_runs_that_may_overlap_are_counted_without_a_list_of_them(world: StoreCalls) -> None:
     """However many are unfinished, a fire and the end of a run cost the same; a success begins the count anew."""
     term = world.lead()
