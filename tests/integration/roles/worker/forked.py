@@ -6,6 +6,7 @@ The report is made in the child, because the child of a test on fakeredis has a 
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -115,6 +116,8 @@ def fork(
     code = CRASHED
     try:
         die_with_parent(signal.SIGKILL)
+        gc.callbacks.clear()  # of Hypothesis, which measures collections; in such a call, and in finalizers of what
+        gc.freeze()  # other tests left, Python drops what a signal raises; a worker of a tree is frozen, too
         shop.store = shop.server.store()  # not the parent's connection
         code = main() if main else _pool(shop, ended, fault).run()
         os.write(write, json.dumps(_find(shop)).encode())
