@@ -92,7 +92,7 @@ def _was_silent(world: World, decision: LogEntry, loss: Told, at_ns: int, firer:
     """
     silent_ns: dict[str, int] = {}  # by replica: first question without an answer since its last answer
     lost_ns: dict[str, int] = {}  # by replica: since when the lost data were silent, as it had to believe
-    writers = []
+    writers: list[tuple[str, int | None]] = []  # each with what it believed when it wrote; None: it was not told
     for told in world.history:
         if told.at_ns > at_ns:
             break
@@ -104,12 +104,14 @@ def _was_silent(world: World, decision: LogEntry, loss: Told, at_ns: int, firer:
         elif told.event in {"election_answer", "booted"} or (told.event == "revived" and told.who.endswith("elector")):
             silent_ns.pop(name, None)
         elif told.event == "watermarks_seeded" and told.fields["seeded"] and told.at_ns >= loss.at_ns:
-            writers.append(name)
+            writers.append((name, lost_ns.get(name)))
     due_ms = decision.nominal_ms + SILENT_MS_ERROR
-    latest_ms = {name: due_ms if name == firer else max(due_ms, decision.at_ms) for name in writers}
     began_ms = _began_ms(world)
-    silent_ms = {name: began_ms + lost_ns[name] // MILLISECOND_NS for name in writers if name in lost_ns}
-    return not writers or any(name not in silent_ms or silent_ms[name] < latest_ms[name] for name in writers)
+    return not writers or any(
+        since_ns is None
+        or began_ms + since_ns // MILLISECOND_NS < (due_ms if name == firer else max(due_ms, decision.at_ms))
+        for name, since_ns in writers
+    )
 
 
 def _led_before_due(world: World, who: str, decision: LogEntry) -> bool:
