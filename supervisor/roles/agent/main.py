@@ -238,6 +238,7 @@ class Agent:
             wake_parent=child.wake_parent,
             exclusive=exclusive_slots(child),
             report=self._report,
+            history=settings.queues.history,
         )
         commands = CommandDuty(
             call=self._run_call,

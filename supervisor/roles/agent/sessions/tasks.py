@@ -19,7 +19,6 @@ from supervisor.roles.child import ChildContext
 from supervisor.settings.sections.models import WorkerKind
 from supervisor.store.queues.runs import Queues, UnwantedRun
 from supervisor.store.queues.sessions import Sessions
-from supervisor.store.wire.poll import HISTORY
 
 Run = Callable[[Call[Any]], Any]
 """Sends one call and returns its reply."""
@@ -250,7 +249,7 @@ class Unwanted:
     wake_parent: Callable[[], None]
     exclusive: InitVar[Collection[int]]  # slots whose process executes one run at a time, so that a kill hits no other
     report: Reporter
-    history: int = HISTORY  # ended attempts that each queue remembers
+    history: int  # ended attempts that each queue remembers
 
     name = "unwanted"
 

@@ -22,6 +22,7 @@ from supervisor.store.keys import Keys
 from supervisor.store.queues.control import QueueControl
 from supervisor.store.queues.runs import Queues
 from supervisor.store.queues.sessions import Sessions
+from supervisor.store.wire.poll import HISTORY
 from tests.integration.roles.agent.test_agent_duties import BEAT_MS, LEASE_MS, TICK_MS
 from tests.kit.clock import FakeClock
 from tests.kit.every_key import every_key
@@ -77,6 +78,7 @@ class Replica:
             wake_parent=lambda: None,
             exclusive=(),
             report=report,
+            history=HISTORY,
         )
         self.duties = Duties(tasks, [unwanted])
         self.duties.publish({"tests.card": "{}"})

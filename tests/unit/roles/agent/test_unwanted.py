@@ -14,6 +14,7 @@ from supervisor.roles.agent.sessions.local_workers import LocalWorkers
 from supervisor.roles.agent.sessions.tasks import BETWEEN_NS, UNWANTED_PERIOD_NS, Unwanted
 from supervisor.store.keys import Keys
 from supervisor.store.queues.runs import Queues, UnwantedPage, UnwantedRun
+from supervisor.store.wire.poll import HISTORY
 
 NAMES = ("agent", "worker-io-0", "worker-cpu-0")
 IO, CPU = 1, 2
@@ -45,6 +46,7 @@ class Stage:
             row=self.agent,
             wake_parent=self.wake,
             exclusive=[CPU],
+            history=HISTORY,
             report=lambda event, **fields: self.told.append({"event": event, **fields}),
         )
 
