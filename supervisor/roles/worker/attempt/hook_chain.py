@@ -25,11 +25,11 @@ from supervisor.clock import Clock
 from supervisor.core.jobs.hooks import ASKED, HookAnswerError, Point, Veto, VetoedError, plain_reason, read_answer
 from supervisor.core.retry import Again
 from supervisor.core.units import SECOND_NS
+from supervisor.roles.worker.attempt.calls import Calls, Ended
 from supervisor.roles.worker.attempt.context import Context, Interrupted, SoftTimeout
 from supervisor.roles.worker.attempt.failure import is_clean_exit
 from supervisor.roles.worker.attempt.hooks import BoundHook, HookFailedError, Hooks, Pipeline, describe
 from supervisor.roles.worker.attempt.run_memory import waiting_key
-from supervisor.roles.worker.pools.signals import Calls, Ended
 from supervisor.telemetry import events
 from supervisor.telemetry.masking import text_of
 from supervisor.telemetry.metrics import HOOK_ANSWERS, HOOK_SECONDS

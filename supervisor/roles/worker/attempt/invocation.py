@@ -30,13 +30,13 @@ from supervisor.clock import Clock, SystemClock
 from supervisor.core.jobs.registry import JobSpec
 from supervisor.core.model import Kind
 from supervisor.core.units import SECOND_NS
+from supervisor.roles.worker.attempt.calls import Calls, Ended, drive, drive_async
 from supervisor.roles.worker.attempt.context import Context
 from supervisor.roles.worker.attempt.failure import is_clean_exit
 from supervisor.roles.worker.attempt.hook_chain import HookChain
 from supervisor.roles.worker.attempt.hooks import Hooks, Pipeline
 from supervisor.roles.worker.attempt.middleware import Middleware, chain, closing
 from supervisor.roles.worker.attempt.progress import Progress
-from supervisor.roles.worker.pools.signals import Calls, Ended, drive, drive_async
 from supervisor.roles.worker.process.resources import Resources
 from supervisor.telemetry.masking import text_of
 

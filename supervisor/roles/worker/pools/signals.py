@@ -1,12 +1,9 @@
-"""Calls of the code of others, hooks, middleware and jobs alike, and the signals of a sync worker that interrupt them.
+"""Signals of a sync worker that interrupt its calls of the code of others: hooks, middleware and jobs alike.
 
-An attempt is a generator of calls; its drivers make them, in a plain thread or in an event loop. In the thread a signal
-ends a job or a wait by an exception. It can arrive between any two instructions, also after a job returned and before
-anybody noticed: raised there, it would make a finished run a failed one, or break the worker itself.
+A signal ends a job or a wait by an exception. It can arrive between any two instructions, also after a job returned and
+before anybody noticed: raised there, it would make a finished run a failed one, or break the worker itself.
 
 Guarantees
-    The end of a call is a value: what it returned, or the exception that it raised. So nothing that ends a call, not
-    a soft timeout, a cancellation or ``StopIteration`` either, ends the generator before its last step.
     In a plain thread the code of others is entered by ``enter`` and by nothing else. An exception is raised only in
     code that it called, for ``job``, ``wait`` or the driver of an attempt; never in theirs, in the generator or in the
     worker's. The handler decides by looking whose frame it interrupted; there is no flag to reset in time.
@@ -14,7 +11,6 @@ Guarantees
     ``Relief`` is called inside the handler, and never interrupted by it.
 
 Does not guarantee
-    Anything about an exception that the generator raises itself: it has a fault, and its attempt fails by it.
     That user code lets the exception pass, or a call into C returns to let it in: the parent kills the process at the
     hard deadline.
 """
@@ -22,7 +18,7 @@ Does not guarantee
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from enum import Enum
 from functools import partial
 from importlib import import_module
@@ -32,6 +28,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from supervisor.clock import Clock
 from supervisor.core.supervision.states import UnwantedReason
 from supervisor.core.units import SECOND_NS
+from supervisor.roles.worker.attempt.calls import drive, enter
 from supervisor.roles.worker.attempt.context import Interrupted, SoftTimeout
 from supervisor.roles.worker.process.fork_signals import HOOKS
 
@@ -39,8 +36,6 @@ if TYPE_CHECKING:
     from supervisor.roles.worker.attempt.executor import Execution
 
 T = TypeVar("T")
-Ended = tuple[Any, BaseException | None]  # value and error of a call; the error decides
-Calls = Generator[Callable[[], Any], Ended, Ended]  # each answered by its end; the end of the whole is returned
 EndRequest = tuple[int, int, UnwantedReason]
 """A request to end a run: its number, which only grows, the hash of the execution, and the reason."""
 
@@ -54,66 +49,6 @@ _WHY = {
     UnwantedReason.REPLACED: "a newer run takes its place",
     UnwantedReason.CANCELLED: "a person asked for its end",
 }
-
-
-def enter(call: Callable[[], T]) -> T:
-    """Call code that may be interrupted."""
-    return call()
-
-
-def drive(attempt: Callable[..., Calls], /, *args: Any, **arguments: Any) -> Any:
-    """Drive ``attempt(*args, arguments)`` to its end; return its value, or raise its error."""
-    calls = attempt(*args, arguments)
-    ended: Any = None
-    try:
-        while True:
-            ended = _end_of(calls.send(ended))
-    except StopIteration as done:
-        ended = [done.value]
-    return _result(ended, frames=2)
-
-
-async def drive_async(attempt: Callable[..., Calls], /, *args: Any, **arguments: Any) -> Any:
-    """Drive ``attempt(*args, arguments)``, whose calls return awaitables."""
-    calls = attempt(*args, arguments)
-    ended: Any = None
-    try:
-        while True:
-            ended = await _end_of_awaited(calls.send(ended))
-    except StopIteration as done:
-        ended = [done.value]
-    return _result(ended, frames=1)
-
-
-def _end_of(call: Callable[[], Any]) -> Ended:
-    try:
-        return enter(call), None
-    except BaseException as error:  # noqa: BLE001 - the generator decides what it means
-        return None, error
-
-
-async def _end_of_awaited(call: Callable[[], Any]) -> Ended:
-    try:
-        return await call(), None
-    except BaseException as error:  # noqa: BLE001 - the generator decides what it means
-        return None, error
-
-
-def _result(last: list[Ended], *, frames: int) -> Any:
-    """Return the value, or raise the error without its outermost ``frames``: the record of a failure shows the job's.
-
-    The end is taken out of ``last``: a frame of the traceback that held it would keep the error, and the error it.
-    """
-    value, error = last.pop()
-    if error is None:
-        return value
-    trace = error.__traceback__
-    for _ in range(frames):
-        trace = trace.tb_next if trace is not None else None
-    try:
-        raise error.with_traceback(trace)
-    finally:
-        del error, trace
 
 
 class Demand(Enum):

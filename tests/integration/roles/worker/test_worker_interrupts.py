@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
+from supervisor.roles.worker.attempt.calls import Calls, drive
 from supervisor.roles.worker.attempt.context import Context, Interrupted, SoftTimeout
 from supervisor.roles.worker.attempt.invocation import spawn_all
 from supervisor.roles.worker.pools import signals
-from supervisor.roles.worker.pools.signals import Calls, Demand, Interrupts, Relief, drive
+from supervisor.roles.worker.pools.signals import Demand, Interrupts, Relief
 from tests.integration.roles.worker.signalled import SIGNALS, Subject, in_s, own_handlers
 from tests.kit.waiting import wait_until
 

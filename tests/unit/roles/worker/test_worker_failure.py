@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from supervisor.roles.worker.attempt.calls import Calls, drive, enter
 from supervisor.roles.worker.attempt.failure import MESSAGE_BYTES_MAX, NOTE_CHARS_MAX, Failure, describe
-from supervisor.roles.worker.pools.signals import Calls, drive, enter
 
 
 def failure_of(error: BaseException) -> Failure:
@@ -48,7 +48,7 @@ def test_frames_of_the_worker_are_left_out() -> None:
         enter(partial(drive, attempt))
     found = describe(caught.value, worker="w").traceback
     assert "in raising" in found
-    assert "signals.py" not in found
+    assert "calls.py" not in found
 
 
 @pytest.mark.parametrize("text", ["x" * 100_000, "é" * 50_000, "\ud800" * 5_000, "line\n" * 20_000])

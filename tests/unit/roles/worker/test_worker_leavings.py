@@ -11,9 +11,9 @@ import pytest
 from supervisor.core.errors import ArgumentsError, UnknownJobError
 from supervisor.core.jobs.registry import job
 from supervisor.core.model import Outcome
+from supervisor.roles.worker.attempt.calls import drive
 from supervisor.roles.worker.attempt.invocation import is_planner, spawn_all
 from supervisor.roles.worker.attempt.run_output import ERRORS_MAX, FOLLOW_MAX, NAMES_MAX, Leavings, SpawnError
-from supervisor.roles.worker.pools.signals import drive
 from supervisor.store.wire.poll import Ack, acknowledgement
 from tenure import Context
 
