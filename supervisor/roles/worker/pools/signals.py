@@ -8,6 +8,7 @@ Guarantees
     code that it called, for ``job``, ``wait`` or the driver of an attempt; never in theirs, in the generator or in the
     worker's. The handler decides by looking whose frame it interrupted; there is no flag to reset in time.
     A signal that found no such frame is not lost: it is delivered again until it can be, or until its occasion is over.
+    The same holds where Python drops the exception, since it was raised in a finalizer or a callback of the collector.
     ``Relief`` is called inside the handler, and never interrupted by it.
 
 Does not guarantee
@@ -18,7 +19,9 @@ Does not guarantee
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import Enum
 from functools import partial
 from importlib import import_module
@@ -85,6 +88,8 @@ class Interrupts:
         self._signals_to_come = 0  # of requests that were read with a later one
         self._demands: set[Demand] = set()
         self._armed: frozenset[Demand] = _NOTHING
+        self._delivered: frozenset[Demand] = _NOTHING  # by the last exception raised in the job or wait that goes on
+        self._unraisable_hook = sys.unraisablehook  # of others
         self._run: Execution | None = None
         self._early: tuple[int, UnwantedReason] | None = None  # a request that came just before its job was called
         self._soft_ns = 0
@@ -112,6 +117,24 @@ class Interrupts:
             if _handler_of(number) is not handler:
                 signal.signal(number, handler)
         _set_mask(signal.SIG_UNBLOCK, self._handlers)
+
+    @contextmanager
+    def kept_in_finalizers(self) -> Iterator[None]:
+        """Within the block, deliver a demand again whose exception Python drops, for instance in ``__del__``."""
+        self._unraisable_hook = sys.unraisablehook
+        sys.unraisablehook = self.on_unraisable
+        try:
+            yield
+        finally:
+            sys.unraisablehook = self._unraisable_hook
+
+    def on_unraisable(self, dropped: sys.UnraisableHookArgs) -> None:
+        """Arm the demand again whose exception was dropped, or hand what is of others on."""
+        if self._delivered and isinstance(dropped.exc_value, (SoftTimeout, Interrupted)):
+            self._armed, self._delivered = self._armed | self._delivered, _NOTHING
+            self._come_again()
+        else:
+            self._unraisable_hook(dropped)
 
     def stop(self) -> None:
         """Ask for a drain, as SIGTERM does."""
@@ -144,7 +167,7 @@ class Interrupts:
                 raise Interrupted
             return enter(partial(function, **arguments))
         finally:
-            self._armed = _NOTHING
+            self._armed = self._delivered = _NOTHING
             self._run = None
             if relief is None:
                 self._disarm()
@@ -158,7 +181,7 @@ class Interrupts:
                 raise Interrupted
             return enter(function)
         finally:
-            self._armed = _NOTHING
+            self._armed = self._delivered = _NOTHING
 
     def _heed_early(self, run: Execution) -> None:
         """Apply a request that its signal brought between the note that the run began and this call."""
@@ -258,6 +281,7 @@ class Interrupts:
         if self._run is not None and Demand.SOFT in self._armed:
             self._run.cancel()
         self._armed -= due  # each once: what the job does to clean up is not interrupted by the same demand again
+        self._delivered = frozenset(due)
         if Demand.QUIT in due or Demand.STOP in due:
             raise Interrupted
         raise SoftTimeout(_WHY[None if self._run is None else self._run.unwanted])
@@ -273,8 +297,8 @@ def _is_ours(frame: FrameType | None) -> bool:
     return frame is None or frame is interrupted or frame.f_code is not enter.__code__
 
 
-_BOUNDARIES = frozenset({enter.__code__, drive.__code__}) | HOOKS
-"""Code that the one calls may be interrupted; what the other calls by itself is the generator of an attempt, ours."""
+_BOUNDARIES = frozenset({enter.__code__, drive.__code__, Interrupts.on_unraisable.__code__}) | HOOKS
+"""Code that the first calls may be interrupted; what ``drive`` calls by itself is the generator of an attempt, ours."""
 
 _HANDLERS = frozenset(
     getattr(Interrupts, name).__code__

@@ -86,7 +86,8 @@ class SyncPool:
         self._interrupts.install()
         self._presence.ready()
         try:
-            self._work()
+            with self._interrupts.kept_in_finalizers():
+                self._work()
         except Interrupted:
             self._abandon()
         finally:
