@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -148,9 +149,13 @@ def _files(path: str, problems: list[Problem]) -> list[str]:
 def _is_read(file: Path) -> bool:
     """Return whether cron reads ``file``: in cron.d by the rule of run-parts(8), in its spool each user's."""
     name = file.name
-    if file.parent in _SPOOLS:
+    if _is_of_user(file):
         return not name.startswith(".")
     return name.isascii() and name.replace("-", "a").replace("_", "a").isalnum()
+
+
+def _is_of_user(file: Path) -> bool:
+    return Path(os.path.abspath(file)).parent in _SPOOLS  # noqa: PTH100 - absolute() leaves .. in
 
 
 def _read(file: str, problems: list[Problem]) -> str | None:
@@ -187,7 +192,7 @@ def _source(file: str, text: str, user_field: str) -> Source:
     path = Path(file).absolute()
     is_system = path.parent.name == "cron.d" or (path.name == "crontab" and path.parent.name == "etc")
     has_user = is_system if user_field == "auto" else user_field == "yes"
-    owner = path.name if path.parent in _SPOOLS else None
+    owner = path.name if _is_of_user(path) else None
     return Source(file, _label(path.name), text, has_user=has_user, owner=owner)
 
 

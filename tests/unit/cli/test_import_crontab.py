@@ -56,16 +56,19 @@ def test_the_place_of_a_file_decides_whether_it_names_users(
     assert schedule["args"]["command"] == command
 
 
-@pytest.mark.parametrize("named", ["", "mail"])
+@pytest.mark.parametrize("is_near", [True, False])
+@pytest.mark.parametrize("named", ["", "mail", "sub/../mail"])
 def test_a_crontab_in_cron_s_spool_is_of_the_user_it_is_called_after(
-    named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_near: bool
 ) -> None:
     """Root may read them all; what a user may edit does not run as the user of the tree."""
     monkeypatch.setattr(import_, "_SPOOLS", (tmp_path,))
     for user in ("mail", "games", "ann.lee", ".lock"):
         (tmp_path / user).write_text("@daily bin/work\n")
+    (tmp_path / "sub").mkdir()
+    monkeypatch.chdir(tmp_path)
 
-    result = run(tmp_path / named, "--user", "games", *UTC)
+    result = run(named or "." if is_near else f"{tmp_path}/{named}", "--user", "games", *UTC)
 
     schedules = yaml.safe_load(result.stdout)["schedules"]
     assert schedules["mail.bin-work"]["paused"] is True
