@@ -42,6 +42,7 @@ class LeaseCode(StrEnum):
     DENIED = "DENIED"
     RENEWED = "RENEWED"
     RECLAIMED = "RECLAIMED"  # it had run out, nobody took it
+    OUTDATED = "OUTDATED"  # renewed; a later term was granted by data that Redis lost since
     MISSING = "MISSING"  # there is no lease: the data set was emptied
     LOST = "LOST"
     RELEASED = "RELEASED"
@@ -52,7 +53,8 @@ class LeaseCode(StrEnum):
 
 
 _NUMBERS = ("epoch", "seq", "duration", "pid", "acquired", "transitions", "roster")
-_OURS = frozenset({LeaseCode.GRANTED, LeaseCode.SAME, LeaseCode.RENEWED, LeaseCode.RECLAIMED})
+RENEWALS = frozenset({LeaseCode.RENEWED, LeaseCode.RECLAIMED, LeaseCode.OUTDATED})
+_OURS = RENEWALS | {LeaseCode.GRANTED, LeaseCode.SAME}
 
 
 class CandidateInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

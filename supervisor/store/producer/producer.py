@@ -91,7 +91,9 @@ class Producer:
         url = settings.url.get_secret_value()
         name = f"{cluster}:producer"
         self._is_real = open_store is None
-        self._open = open_store or (lambda: Store.connect(url, settings=settings, name=name, follow=follow))
+        self._open: Callable[..., Store] = open_store or partial(
+            Store.connect, url, settings=settings, name=name, follow=follow
+        )
         self._open_async = open_async_store or (
             lambda: AsyncStore.connect(url, settings=settings, name=name, follow=follow)
         )
@@ -306,9 +308,13 @@ class Producer:
         raise AssertionError("unreachable")
 
     def new_store(self) -> Store:
-        """Return a client of its own, for a thread that is no caller's. Opens no connection yet."""
+        """Return a client of its own, for a thread that is no caller's. Opens no connection yet.
+
+        It follows a fail-over of Sentinel while that happens, as a tree does: what it asks of a master that is being
+        replaced would be lost.
+        """
         self._refuse_in_tests()
-        return self._open()
+        return self._open(publish=lambda _address: None) if self._is_real else self._open()
 
     def _refuse_in_tests(self) -> None:
         if substitute.refusal and self._is_real:

@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[3]
 def test_every_header_is_understood() -> None:
     """KEYS and ARGV, the argument that takes any number of values, and what is included."""
     renew = script("lease_renew")
-    assert renew.key_names == ("lease", "genesis", "events", "candidates")
+    assert renew.key_names == ("lease", "genesis", "events", "candidates", "fence")
     assert renew.arg_names == ("epoch", "nonce", "duration_ms", "hold", "alive", "replica", "info")
     turn = script("turn")
     assert (turn.arg_names[0], turn.arg_names[-1], turn.rest) == ("session", "ack_count", "items")

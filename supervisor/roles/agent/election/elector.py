@@ -26,7 +26,7 @@ from supervisor.roles.agent.election.context import UNANSWERED, ElectionContext
 from supervisor.roles.agent.election.follower import ElectionFollower, Won
 from supervisor.roles.agent.election.held_term import HeldTerm, Resignation
 from supervisor.roles.agent.election.memory import ElectionMemory
-from supervisor.store.election.leases import LeaseCode, LeaseView
+from supervisor.store.election.leases import RENEWALS, LeaseCode, LeaseView
 from supervisor.store.wire.codec import cut
 
 COOL_DOWN_FIRST_NS = 10_000 * MILLISECOND_NS
@@ -243,7 +243,7 @@ class Elector:
             self._renew_at_ns = at.now() + self._memory.unanswered("renew", error)
             return
         self._memory.answered("renew", view, asked_at_ns)
-        if view.code not in {LeaseCode.RENEWED, LeaseCode.RECLAIMED}:
+        if view.code not in RENEWALS:
             self._lose(view)
             return
         self._confirm(view, asked_at_ns)

@@ -14,13 +14,13 @@ from supervisor.core.election.clock_skew import Skew
 from supervisor.core.election.lease import DataLoss, ElectorEvent, Loss, Memory, Sight, State, retry_delay_ns, step
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.roles.agent.election.context import ElectionContext
-from supervisor.store.election.leases import LeaseCode, LeaseView
+from supervisor.store.election.leases import RENEWALS, LeaseCode, LeaseView
 from supervisor.store.wire.codec import foreign_number
 
 NONCES_MAX = 16
 """Of so many questions a late copy is known again: each is followed by others only after it was answered."""
 
-_RENEWING = {LeaseCode.RENEWED, LeaseCode.RECLAIMED, LeaseCode.SAME}  # answers to what raised the sequence number
+_RENEWING = RENEWALS | {LeaseCode.SAME}  # answers to what raised the sequence number
 
 
 class ElectionMemory:
@@ -113,6 +113,8 @@ class ElectionMemory:
             is_renewal=view.code in _RENEWING,
         )
         self.lease, loss = before.learn(sight)
+        if view.code is LeaseCode.OUTDATED and self.loss is None:
+            loss = Loss.ROLLED_BACK
         self.last_event = view.last_event or self.last_event
         self.roster = view.roster
         if view.epoch >= before.floor:

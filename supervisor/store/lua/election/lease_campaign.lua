@@ -3,7 +3,7 @@
 -- KEYS  lease          hash: the current term
 --       genesis        string: identity of this data set, written here once
 --       events         stream: acquired, lapsed, data_loss and regression go in
---       fence          string: highest epoch ever granted
+--       fence          string: highest epoch ever granted, as far as any caller knows
 --       candidates     hash: who could lead
 -- ARGV  replica        identity of the caller
 --       nonce          32 hex digits, new for each term the caller asks for; kept for its retries
@@ -25,7 +25,7 @@
 -- Returns  code, then the lease as it now is
 --          GRANTED  the caller holds a new term, with an epoch above every earlier one; the gap is since the last ended
 --          SAME     the nonce is the caller's own: an earlier reply was lost. Renewed, so that trust may count from now
---          DENIED   nothing changed, except that the caller is a candidate
+--          DENIED   nothing changed, except that the caller is a candidate, and the fence no lower than its floor
 --
 -- Granted when the record has no holder, or is absent and the caller watched none (else the data was lost, and whoever
 -- held that term is to come first); when (epoch, seq) is what the caller watched for a whole duration
@@ -78,9 +78,14 @@ elseif holder == replica and not is_readable(r[1], r[2]) then
 elseif holder == replica and tonumber(floor) > epoch then
   reason = 'rolled_back'
 end
-if not reason then return world('DENIED', now) end
-
 local remembered = math.max(epoch, epoch_of(redis.call('GET', fence)) or 0)
+if not reason then
+  if tonumber(floor) > remembered and epoch_of(floor) then -- the holder learns of it when it renews
+    redis.call('SET', fence, floor)
+  end
+  return world('DENIED', now)
+end
+
 local highest = math.max(remembered, tonumber(floor))
 local granted = whole(math.max(highest + 1, now))
 local data_set = redis.call('GET', genesis) or ''

@@ -4,6 +4,7 @@
 --       genesis        string: identity of this data set
 --       events         stream: reclaimed goes in
 --       candidates     hash: the holder's own entry is written anew
+--       fence          string: highest epoch ever granted, as far as any caller knows
 -- ARGV  epoch          of the caller's term
 --       nonce          of the caller's term
 --       duration_ms    how long the term lasts from now
@@ -17,6 +18,7 @@
 -- Returns  code, then the lease as it now is
 --          RENEWED    the term goes on
 --          RECLAIMED  the term had run out, nobody took it, and it goes on
+--          OUTDATED   it goes on as well, but the data went back: another acted with a later epoch, of which they know nothing
 --          MISSING    there is no lease at all: the data set was emptied
 --          LOST       another term was granted, or this one was released
 --
@@ -46,6 +48,6 @@ if info and inform('HSET', candidates, replica, whole(now) .. ' ' .. info) == 1 
 end
 if lapsed then
   event('reclaimed', r[1], replica, 'renewed')
-  return world('RECLAIMED', now, presence)
 end
-return world('RENEWED', now, presence)
+local is_outdated = (epoch_of(redis.call('GET', fence)) or 0) > tonumber(epoch)
+return world(is_outdated and 'OUTDATED' or lapsed and 'RECLAIMED' or 'RENEWED', now, presence)

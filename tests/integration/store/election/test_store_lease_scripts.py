@@ -143,6 +143,32 @@ def test_renewing_after_the_end_reclaims_a_term_that_nobody_took(world: StoreCal
     assert events(world) == ["acquired", "reclaimed"]
 
 
+@pytest.mark.parametrize("mode", ["cold", "expired", "free", "presence", "register"])
+def test_a_holder_below_an_epoch_that_a_contender_saw_learns_of_it_and_gets_a_later_one(
+    world: StoreCalls, mode: str
+) -> None:
+    """The data went back to before the later grant, whose holder acted: fences of others refuse the former epoch."""
+    held, later = world.lead("a"), 10**13
+    mine = Term(held.epoch, NONCE, 0)
+    denied, _ = world.twice(world.campaign_call("b", OTHER, mode=mode, floor=later))
+    assert (denied.code, denied.epoch, denied.holder) == (LeaseCode.DENIED, held.epoch, "a")
+    world.run(world.campaign_call("c", "c" * 32, mode="register", floor=later - 1))
+
+    renewed, _ = world.twice(world.leases.renew(mine, duration_ms=5000))
+    assert (renewed.code, renewed.epoch, renewed.seq) == (LeaseCode.OUTDATED, held.epoch, 1)
+    granted = world.run(world.leases.promote(mine, new_nonce="d" * 32, duration_ms=5000, is_rolled_back=True))
+    assert (granted.code, granted.epoch) == (LeaseCode.GRANTED, later + 1)
+    again = world.run(world.leases.renew(Term(granted.epoch, "d" * 32, 0), duration_ms=5000))
+    assert again.code is LeaseCode.RENEWED
+
+
+def test_a_floor_that_no_clock_comes_near_reaches_no_holder(world: StoreCalls) -> None:
+    """No epoch above it could be granted."""
+    held = world.lead("a")
+    world.run(world.campaign_call("b", OTHER, mode="register", floor=10**14))
+    assert world.run(world.leases.renew(Term(held.epoch, NONCE, 0), duration_ms=5000)).code is LeaseCode.RENEWED
+
+
 def test_renewing_on_an_emptied_server_creates_nothing(world: StoreCalls) -> None:
     """A leader that lost its lease must win an election, not bring the old term back."""
     held = world.lead("a")

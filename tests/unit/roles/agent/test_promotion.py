@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from supervisor.core.effects import Listen, RunScript, Sleep
-from supervisor.core.election.lease import NO_TERM, State, Term
+from supervisor.core.election.lease import NO_TERM, DataLoss, State, Term
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.store.election.leases import LeaseCode
 from tests.unit.roles.agent.elector_stepper import NONCES, S, Scripted, view
@@ -266,3 +268,33 @@ def test_a_hung_scheduler_that_was_ended_is_followed_by_a_later_term() -> None:
 
     assert isinstance(elector.step, RunScript)
     assert elector.script == "lease_promote"
+
+
+def losses(elector: Scripted) -> list[str]:
+    return [fields["kind"] for event, fields in elector.told if event == "redis_lost_data"]
+
+
+def test_a_renewal_that_tells_of_a_later_epoch_in_lost_data_brings_a_later_one_still() -> None:
+    """The fences of others refuse this term: they have seen the later one."""
+    elector = Scripted().lead(epoch=88).to_renewal()
+    elector.answer(view(LeaseCode.OUTDATED, epoch=88, nonce=NONCES[0], holder="me", seq=50))
+
+    assert losses(elector) == ["rolled_back"]
+    assert elector.board.header.doubtful_until_ms == elector.clock.wall_ms()
+    assert elector.script == "lease_promote"
+    assert elector.argument("rolled_back") == 1
+    elector.answer(view(LeaseCode.GRANTED, epoch=95, nonce=str(elector.argument("new_nonce")), holder="me", seq=0))
+    assert (elector.board.header.is_leading, elector.board.term().epoch) == (1, 95)
+
+
+def test_with_hold_a_renewal_that_tells_of_a_later_epoch_is_told_once() -> None:
+    """Redis must learn of the hold before it grants a later term, and answers the same until then."""
+    elector = Scripted(on_data_loss=DataLoss.HOLD).lead(epoch=88).to_renewal()
+    mine: dict[str, Any] = {"epoch": 88, "nonce": NONCES[0], "holder": "me"}
+    elector.answer(view(LeaseCode.RENEWED, seq=50, **mine))
+    elector.to_renewal()
+    elector.answer(view(LeaseCode.OUTDATED, seq=51, **mine))
+    assert elector.argument("hold") == "rolled_back"
+    elector.answer(view(LeaseCode.OUTDATED, seq=52, hold="rolled_back", **mine))
+    assert elector.script == "lease_promote"
+    assert losses(elector) == ["rolled_back"]
