@@ -8,12 +8,14 @@ Guarantees
     code that it called, for ``job``, ``wait`` or the driver of an attempt; never in theirs, in the generator or in the
     worker's. The handler decides by looking whose frame it interrupted; there is no flag to reset in time.
     A signal that found no such frame is not lost: it is delivered again until it can be, or until its occasion is over.
-    The same holds where Python drops the exception, since it was raised in a finalizer or a callback of the collector.
+    The same holds where Python drops the exception, since it was raised in a finalizer or a callback of the collector,
+    and hands it to ``sys.unraisablehook``.
     ``Relief`` is called inside the handler, and never interrupted by it.
 
 Does not guarantee
     That user code lets the exception pass, or a call into C returns to let it in: the parent kills the process at the
-    hard deadline.
+    hard deadline. Before Python 3.13 that is so too where an object of ``io.IOBase`` is dropped whose ``close`` is
+    interrupted: nobody is told of the exception.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from functools import partial
 from importlib import import_module
 from types import FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from weakref import ref
 
 from supervisor.clock import Clock
 from supervisor.core.supervision.states import UnwantedReason
@@ -88,7 +91,7 @@ class Interrupts:
         self._signals_to_come = 0  # of requests that were read with a later one
         self._demands: set[Demand] = set()
         self._armed: frozenset[Demand] = _NOTHING
-        self._delivered: frozenset[Demand] = _NOTHING  # by the last exception raised in the job or wait that goes on
+        self._delivered: dict[ref[BaseException], frozenset[Demand]] = {}  # by what was raised in this job or wait
         self._unraisable_hook = sys.unraisablehook  # of others
         self._run: Execution | None = None
         self._early: tuple[int, UnwantedReason] | None = None  # a request that came just before its job was called
@@ -130,8 +133,9 @@ class Interrupts:
 
     def on_unraisable(self, dropped: sys.UnraisableHookArgs) -> None:
         """Arm the demand again whose exception was dropped, or hand what is of others on."""
-        if self._delivered and isinstance(dropped.exc_value, (SoftTimeout, Interrupted)):
-            self._armed, self._delivered = self._armed | self._delivered, _NOTHING
+        error = dropped.exc_value
+        if isinstance(error, (SoftTimeout, Interrupted)) and (due := self._delivered.pop(ref(error), None)):
+            self._armed |= due
             self._come_again()
         else:
             self._unraisable_hook(dropped)
@@ -167,7 +171,7 @@ class Interrupts:
                 raise Interrupted
             return enter(partial(function, **arguments))
         finally:
-            self._armed = self._delivered = _NOTHING
+            self._armed, self._delivered = _NOTHING, {}
             self._run = None
             if relief is None:
                 self._disarm()
@@ -181,7 +185,7 @@ class Interrupts:
                 raise Interrupted
             return enter(function)
         finally:
-            self._armed = self._delivered = _NOTHING
+            self._armed, self._delivered = _NOTHING, {}
 
     def _heed_early(self, run: Execution) -> None:
         """Apply a request that its signal brought between the note that the run began and this call."""
@@ -272,7 +276,7 @@ class Interrupts:
 
     def _deliver(self, frame: FrameType | None) -> None:
         """Raise the demand, if the interrupted code is meant for it; else come again soon."""
-        due = self._demands & self._armed
+        due = self._armed & self._demands
         if not due:
             return
         if _is_ours(frame):
@@ -280,11 +284,16 @@ class Interrupts:
             return
         if self._run is not None and Demand.SOFT in self._armed:
             self._run.cancel()
+        must_go = Demand.QUIT in due or Demand.STOP in due
+        error = Interrupted() if must_go else SoftTimeout(_WHY[None if self._run is None else self._run.unwanted])
+        delivered = self._delivered | {ref(error): due}
+        # Nothing is called from here on: a signal that interrupted this handler has raised all that is due.
         self._armed -= due  # each once: what the job does to clean up is not interrupted by the same demand again
-        self._delivered = frozenset(due)
-        if Demand.QUIT in due or Demand.STOP in due:
-            raise Interrupted
-        raise SoftTimeout(_WHY[None if self._run is None else self._run.unwanted])
+        self._delivered = delivered
+        try:
+            raise error
+        finally:
+            del error  # its traceback leads to this frame
 
 
 def _is_ours(frame: FrameType | None) -> bool:

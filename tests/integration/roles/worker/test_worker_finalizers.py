@@ -13,6 +13,7 @@ from functools import partial
 import pytest
 
 from supervisor.roles.worker.attempt.context import Interrupted, SoftTimeout
+from supervisor.roles.worker.pools import signals
 from supervisor.roles.worker.pools.signals import Demand, Interrupts
 from tests.integration.roles.worker.signalled import Subject, in_s, own_handlers
 from tests.kit.waiting import wait_until
@@ -120,6 +121,50 @@ def test_a_drain_does_not_interrupt_the_job_whose_finalizer_it_comes_in(subject:
     assert subject.must_stop
 
 
+def test_a_quit_is_delivered_again_although_a_finalizer_within_its_own_lost_a_soft_timeout(subject: Interrupts) -> None:
+    """Each exception that is dropped arms what it was raised for."""
+
+    def soft() -> None:
+        signal.raise_signal(signal.SIGUSR2)
+        sum(range(300))
+
+    def quit_first() -> None:
+        try:
+            signal.raise_signal(signal.SIGQUIT)
+            sum(range(300))
+        finally:
+            in_a_generator(soft)
+
+    def work() -> None:
+        in_a_cycle(quit_first)
+        wait_until(lambda: False, bound_s=20, what="the exception")
+
+    with subject.kept_in_finalizers(), pytest.raises(Interrupted):
+        subject.job(work, {}, run=Subject(), soft_ns=in_s(600))
+
+
+def test_a_signal_within_the_delivery_of_a_quit_does_not_take_its_place(
+    subject: Interrupts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each call that the handler makes lets the next signal in."""
+    made: list[object] = []
+
+    class Quit(Interrupted):
+        def __init__(self) -> None:
+            made.append(self)
+            if len(made) == 1:
+                signal.raise_signal(signal.SIGUSR2)
+                sum(range(300))
+
+    def work() -> None:
+        signal.raise_signal(signal.SIGQUIT)
+        sum(range(300))
+
+    monkeypatch.setattr(signals, "Interrupted", Quit)
+    with pytest.raises(Quit):
+        subject.job(work, {}, run=Subject(), soft_ns=in_s(600))
+
+
 def test_errors_of_finalizers_go_to_the_hook_of_others(subject: Interrupts, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether a demand is under way or not; an exception of ours that nobody demanded is theirs too."""
     seen: list[object] = []
@@ -135,9 +180,12 @@ def test_errors_of_finalizers_go_to_the_hook_of_others(subject: Interrupts, monk
         with suppress(SoftTimeout):
             signal.raise_signal(signal.SIGUSR2)
             sum(range(300))
+        in_a_cycle(partial(fail, SoftTimeout()))  # as ``raise_if_cancelled`` does
+        signal.raise_signal(signal.SIGALRM)
+        sum(range(300))
         in_a_cycle(partial(fail, ValueError()))
 
     with subject.kept_in_finalizers():
         subject.job(work, {}, run=Subject(), soft_ns=in_s(600))
-    assert seen == [KeyError, SoftTimeout, ValueError]
+    assert seen == [KeyError, SoftTimeout, SoftTimeout, ValueError]
     assert sys.unraisablehook is hook
