@@ -80,6 +80,10 @@ _NOTHING: frozenset[Demand] = frozenset()
 _IN_JOB = frozenset({Demand.SOFT, Demand.QUIT})
 
 
+class _Hook(partial[None]):
+    """``sys.unraisablehook`` of an ``Interrupts``, with that of others which it stands before."""
+
+
 class Interrupts:
     """The signal handlers of the main thread, and the two kinds of code that they may interrupt."""
 
@@ -92,7 +96,7 @@ class Interrupts:
         self._demands: set[Demand] = set()
         self._armed: frozenset[Demand] = _NOTHING
         self._delivered: dict[ref[BaseException], frozenset[Demand]] = {}  # by what was raised in this job or wait
-        self._unraisable_hook = sys.unraisablehook  # of others
+        self._hook: Callable[[Any], object] | None = None  # sys.unraisablehook, while it is ours
         self._run: Execution | None = None
         self._early: tuple[int, UnwantedReason] | None = None  # a request that came just before its job was called
         self._soft_ns = 0
@@ -115,30 +119,37 @@ class Interrupts:
         return Demand.QUIT in self._demands
 
     def install(self) -> None:
-        """Take the signals. Called before each job too: the one before may have taken them away."""
+        """Take the signals, and the hook. Called before each job too: the one before may have taken them away."""
         for number, handler in self._handlers.items():
             if _handler_of(number) is not handler:
                 signal.signal(number, handler)
         _set_mask(signal.SIG_UNBLOCK, self._handlers)
+        if self._hook is not None and sys.unraisablehook is not self._hook:
+            self._take_hook()
 
     @contextmanager
     def kept_in_finalizers(self) -> Iterator[None]:
         """Within the block, deliver a demand again whose exception Python drops, for instance in ``__del__``."""
-        self._unraisable_hook = sys.unraisablehook
-        sys.unraisablehook = self.on_unraisable
+        before = sys.unraisablehook
+        self._take_hook()
         try:
             yield
         finally:
-            sys.unraisablehook = self._unraisable_hook
+            sys.unraisablehook, self._hook = before, None
 
-    def on_unraisable(self, dropped: sys.UnraisableHookArgs) -> None:
+    def _take_hook(self) -> None:
+        """Put the hook before that of others, unless it is one of ours that a job put back."""
+        hook = sys.unraisablehook
+        self._hook = sys.unraisablehook = hook if type(hook) is _Hook else _Hook(self.on_unraisable, hook)
+
+    def on_unraisable(self, others: Callable[[Any], object], dropped: sys.UnraisableHookArgs) -> None:
         """Arm the demand again whose exception was dropped, or hand what is of others on."""
         error = dropped.exc_value
         if isinstance(error, (SoftTimeout, Interrupted)) and (due := self._delivered.pop(ref(error), None)):
             self._armed |= due
             self._come_again()
         else:
-            self._unraisable_hook(dropped)
+            others(dropped)
 
     def stop(self) -> None:
         """Ask for a drain, as SIGTERM does."""

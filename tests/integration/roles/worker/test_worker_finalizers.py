@@ -189,3 +189,52 @@ def test_errors_of_finalizers_go_to_the_hook_of_others(subject: Interrupts, monk
         subject.job(work, {}, run=Subject(), soft_ns=in_s(600))
     assert seen == [KeyError, SoftTimeout, SoftTimeout, ValueError]
     assert sys.unraisablehook is hook
+
+
+def test_a_job_that_takes_the_hook_does_so_for_itself_alone(
+    subject: Interrupts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with a signal whose handler it took. What the one before it is asked to hand on comes to it once."""
+    seen: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda dropped: seen.append(dropped.exc_type))
+
+    def take() -> None:
+        before = sys.unraisablehook
+
+        def hook(dropped: sys.UnraisableHookArgs) -> None:
+            seen.append("taken")
+            before(dropped)
+
+        sys.unraisablehook = hook
+
+    def fail() -> None:
+        raise KeyError
+
+    def work() -> None:
+        in_a_cycle(fail)
+        in_a_cycle(partial(signal.raise_signal, signal.SIGUSR2))
+        wait_until(lambda: False, bound_s=20, what="the exception")
+
+    with subject.kept_in_finalizers():
+        subject.job(take, {}, run=Subject(), soft_ns=in_s(600))
+        with pytest.raises(SoftTimeout):
+            subject.job(work, {}, run=Subject(), soft_ns=in_s(600))
+    assert seen == ["taken", KeyError]
+
+
+def test_jobs_that_put_the_hook_back_later_leave_no_chain_of_hooks(subject: Interrupts) -> None:
+    """One takes it, and a later one puts back what the first found."""
+    found: list[Callable[[sys.UnraisableHookArgs], object]] = []
+
+    def take() -> None:
+        found.append(sys.unraisablehook)
+        sys.unraisablehook = sys.__unraisablehook__
+
+    def put_back() -> None:
+        sys.unraisablehook = found[-1]
+
+    with subject.kept_in_finalizers():
+        for _ in range(3):
+            subject.job(take, {}, run=Subject(), soft_ns=in_s(600))
+            subject.job(put_back, {}, run=Subject(), soft_ns=in_s(600))
+    assert len(set(map(id, found))) == 1
