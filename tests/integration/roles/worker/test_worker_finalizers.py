@@ -83,8 +83,8 @@ def test_a_demand_whose_exception_python_drops_is_delivered_once_more(
     ended: list[str] = []
 
     def work() -> None:
-        end(partial(signal.raise_signal, number))
         try:
+            end(partial(signal.raise_signal, number))
             wait_until(lambda: False, bound_s=20, what="the exception")
         except raised:
             for _ in range(3):  # the timer would bring it again
