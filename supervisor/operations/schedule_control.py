@@ -93,7 +93,7 @@ class PausedSchedule:
     """The result of a pause for one schedule; ``until_ms`` None: until somebody resumes it."""
 
     schedule: str
-    is_known: bool
+    code: PauseCode
     until_ms: int | None
 
 
@@ -214,10 +214,8 @@ def pause(
     change = functools.partial(
         Control(keys).pause, reason=terms.reason, by=terms.by, until_ms=terms.until_ms, for_ms=for_ms
     )
-    done = yield from _changed(
-        keys, schedules, change, permit, lambda page: [(each, page.until_ms) for each in page.codes]
-    )
-    return [PausedSchedule(name, code is PauseCode.PAUSED, until_ms) for name, (code, until_ms) in done]
+    done = yield from _changed(keys, schedules, change, permit, lambda page: page.results)
+    return [PausedSchedule(name, code, until_ms) for name, (code, until_ms) in done]
 
 
 def resume(

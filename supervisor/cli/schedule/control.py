@@ -122,7 +122,7 @@ def pause(
     """Stop scheduled starts, static or dynamic. Running jobs, triggers and backfills go on.
 
     The pause survives reloads and deploys. Runs due meanwhile are not made up for, unless the schedule has
-    `on_resume: catchup`.
+    `on_resume: catchup`. A pause that ends by itself does not end that of a definition (`paused: true`).
 
     \b
     Examples:
@@ -142,11 +142,7 @@ def pause(
             confirm(f"Pause {len(names)} schedules?", yes=yes)
         done = connection.ask(schedule_control.pause, names, terms)
         rows = [
-            {
-                "schedule": each.schedule,
-                "result": "paused" if each.is_known else "unknown",
-                "until": moment(each.until_ms),
-            }
+            {"schedule": each.schedule, "result": each.code.value.lower(), "until": moment(each.until_ms)}
             for each in done
         ]
         _tell_unknown(connection, rows)

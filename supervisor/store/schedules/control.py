@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from supervisor.core.model import Envelope
 from supervisor.store.scripts import Call, CallBuilder
-from supervisor.store.wire.codec import chunks, number, optional_number, text, texts
+from supervisor.store.wire.codec import chunks, number, optional_number, text
 from supervisor.store.wire.envelope import pack
 
 BATCH_MAX = 250
@@ -36,6 +36,7 @@ class PauseCode(StrEnum):
     """Result code of a pause request for one schedule."""
 
     PAUSED = "PAUSED"
+    KEPT = "KEPT"  # its definition pauses it, and still does
     UNKNOWN = "UNKNOWN"
     STALE = "STALE"  # it is not the definition that the request was judged by
 
@@ -62,10 +63,9 @@ class TriggerCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """Results of a pause, in the order asked, and its end."""
+    """Results of a pause, in the order asked, each with the end of the pause that the schedule has."""
 
-    codes: list[PauseCode]
-    until_ms: int | None
+    results: list[tuple[PauseCode, int | None]]
     now_ms: int
 
 
@@ -93,6 +93,7 @@ class Control(CallBuilder):
         """Stop the scheduled and buffered starts of at most 250 schedules, static or dynamic.
 
         The call may be sent again: a pause that was ended since stays ended, and none lasts longer.
+        A pause that ends by itself does not replace the definition's, which goes on when it has ended.
 
         Args:
             ids: which.
@@ -155,7 +156,8 @@ class Control(CallBuilder):
 
 
 def _paused(reply: Any) -> Paused:
-    return Paused([PauseCode(code) for code in texts(reply[2:])], optional_number(reply[1]), number(reply[0]))
+    results = [(PauseCode(text(code)), optional_number(until)) for code, until in chunks(reply[1:], 2)]
+    return Paused(results, number(reply[0]))
 
 
 def _resumed(reply: Any) -> Resumed:

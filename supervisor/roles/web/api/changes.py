@@ -19,7 +19,7 @@ from supervisor.core.errors import ArgumentsError, UnknownJobError
 from supervisor.core.model import PRIORITIES, ScheduleDef
 from supervisor.operations import jobs, runs, schedule_control, schedules
 from supervisor.operations.runs import CancelCode, Placed, UnknownRunError
-from supervisor.operations.schedule_control import DeleteCode, ResumeCode, TriggerCode
+from supervisor.operations.schedule_control import DeleteCode, PauseCode, ResumeCode, TriggerCode
 from supervisor.operations.schedules import ScheduleFilter, UnknownScheduleError
 from supervisor.roles.web.api.access import may_define, may_enqueue, permit_run, permit_schedule
 from supervisor.roles.web.api.base import ApiHandlers, body_of, instant_of, note, seconds_of, who
@@ -144,10 +144,10 @@ class ApiChanges(ApiHandlers):
         body, name = await body_of(request, PauseBody), request.match_info["schedule"]
         terms = await self._terms(request, body)
         (paused,) = await self._ask(schedule_control.pause, [name], terms, permit=permit_schedule(request))
-        if not paused.is_known:
+        if paused.code is PauseCode.UNKNOWN:
             raise UnknownScheduleError(name)
         note(request, "api_paused", schedule=name)
-        return json_response({"schedule": name, "result": "paused", "until_ms": paused.until_ms})
+        return json_response({"schedule": name, "result": paused.code.value.lower(), "until_ms": paused.until_ms})
 
     async def pause_schedules(self, request: web.Request) -> web.Response:
         """Pause schedules that are named, or selected by label."""
@@ -156,7 +156,7 @@ class ApiChanges(ApiHandlers):
 
         async def pause(names: Sequence[str]) -> list[tuple[str, str]]:
             done = await self._ask(schedule_control.pause, names, terms, permit=permit_schedule(request))
-            return [(each.schedule, "paused" if each.is_known else UNKNOWN) for each in done]
+            return [(each.schedule, each.code.value.lower()) for each in done]
 
         return await self._change_many(request, body, "api_paused", pause)
 

@@ -49,11 +49,11 @@ end
 -- Let the leader look at a schedule: at once, or when its pause ends by itself, or not at all.
 local function look_at(id, kind, now)
   local paused = redis.call('HGET', keys.schedule_paused, id)
-  local until_ms = paused and string.match(paused, '"until_ms":(%d+)')
+  local ends = end_of(paused)
   if not paused then
     return evaluate(id, kind, now)
-  elseif until_ms then
-    redis.call('ZADD', keys.schedule_next, until_ms, id)
+  elseif ends then
+    redis.call('ZADD', keys.schedule_next, whole(ends), id)
   else
     redis.call('ZREM', keys.schedule_next, id)
   end
@@ -74,6 +74,37 @@ local function count_failures_anew(id)
   end
 end
 
+local function pause_of(reason, by, until_ms, now)
+  return '{"reason":' .. cjson.encode(reason) .. ',"by":' .. cjson.encode(by) .. ',"at_ms":' .. whole(now)
+    .. (until_ms == '' and '' or ',"until_ms":' .. until_ms) .. '}'
+end
+
+local function pause(id, reason, by, until_ms, now)
+  redis.call('HSET', keys.schedule_paused, id, pause_of(reason, by, until_ms, now))
+end
+
+-- A suspension ends when its plugin works, so nobody's pause gives way to it.
+local function is_suspension(paused)
+  return string.find(paused, '"by":"plugin ', 1, true) ~= nil
+end
+
+local function is_by_definition(paused)
+  return string.find(paused, '"by":"definition"', 1, true) ~= nil
+end
+
+-- The pause that goes on beside the definition's, and ends by itself; nil: none.
+local function beside(paused)
+  local is_read, value = pcall(cjson.decode, paused)
+  return is_read and type(value) == 'table' and type(value['beside']) == 'string' and value['beside'] or nil
+end
+
+-- Let `other` go on beside the definition's pause. JSON in JSON: its end is not read as the end of both.
+local function put_beside(id, other)
+  local paused = redis.call('HGET', keys.schedule_paused, id)
+  local own = string.match(paused, '^(.-),"beside":') or string.sub(paused, 1, -2)
+  redis.call('HSET', keys.schedule_paused, id, own .. ',"beside":' .. cjson.encode(other) .. '}')
+end
+
 -- The time that passed in a pause does not count as missed, unless the schedule asks for it.
 local function end_pause(id, json, at)
   redis.call('HDEL', keys.schedule_paused, id)
@@ -87,14 +118,9 @@ end
 -- End the pause `paused` of the schedule of `record`. One that ended by itself ended then, however late this comes: what is
 -- due since is owed.
 local function resume(id, record, paused, now)
-  local ends, json = tonumber(string.match(paused, '"until_ms":(%d+)') or ''), select(4, definition_of(record))
+  local ends, json = end_of(paused), select(4, definition_of(record))
   end_pause(id, json, ends ~= nil and ends <= now and ends or now)
   look_at(id, 'resume', now)
-end
-
-local function pause(id, reason, by, until_ms, now)
-  redis.call('HSET', keys.schedule_paused, id, '{"reason":' .. cjson.encode(reason) .. ',"by":' .. cjson.encode(by)
-    .. ',"at_ms":' .. whole(now) .. (until_ms == '' and '' or ',"until_ms":' .. until_ms) .. '}')
 end
 
 -- Unfinished runs of a schedule.

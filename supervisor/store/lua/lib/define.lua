@@ -127,15 +127,24 @@ local function retime(d, revision, now)
   end
 end
 
--- A definition that says `paused` pauses when it begins to say so: whoever resumes it is not overruled by a reload.
+-- A definition that says `paused` pauses when it begins to say so: whoever resumes it is not overruled by a reload. A person's
+-- pause that ends by itself goes on beside it.
 local function pause_by_definition(d, old_json, now)
   local id, paused = d.id, redis.call('HGET', keys.schedule_paused, d.id)
   if d.pause ~= '' then
-    if not paused and not is_top_level(old_json, 'paused', true) then
+    if (not paused or end_of(paused)) and not is_top_level(old_json, 'paused', true) then
       pause(id, string.sub(d.pause, 2), 'definition', '', now)
+      if paused and not is_suspension(paused) then
+        put_beside(id, paused)
+      end
     end
-  elseif paused and string.find(paused, '"by":"definition"', 1, true) then
-    end_pause(id, d.json, now)
+  elseif paused and is_by_definition(paused) then
+    local other = beside(paused)
+    if (end_of(other) or 0) > now then
+      redis.call('HSET', keys.schedule_paused, id, other)
+    else
+      end_pause(id, d.json, now)
+    end
   end
 end
 

@@ -13,6 +13,11 @@ local function unfinished_of(lines)
   return found
 end
 
+-- When a pause ends by itself; nil: not.
+local function end_of(paused)
+  return natural(string.match(paused or '', '"until_ms":(%d+)'))
+end
+
 -- Ask the leader to look at a schedule as soon as it can: a score of 0 or less. Two requests never have the same score,
 -- so that an answer to the first does not silence the second. `kind` tells the leader's listener why.
 local CHANGES_MAX = 1000
@@ -129,7 +134,7 @@ local function let_follow(name, schedule, nominal, outcome)
   if followed ~= schedule or asked ~= outcome and asked ~= 'any' then return end
   local now, run = now_ms(), name .. '@' .. nominal
   local paused = redis.call('HGET', keys.schedule_paused, name)
-  local ends = tonumber(string.match(paused or '', '"until_ms":(%d+)') or '')
+  local ends = end_of(paused)
   local is_skipped = paused and (not ends or ends > now) and cjson.decode(definition)['on_resume'] ~= 'catchup'
   local state = redis.call('HGET', keys.schedule_state, name) or ''
   local numbers = counters(state)

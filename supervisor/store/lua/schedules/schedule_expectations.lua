@@ -55,7 +55,7 @@ end
 
 local function is_silent(schedule)
   local paused = redis.call('HGET', keys.schedule_paused, schedule)
-  local ends = tonumber(string.match(paused or '', '"until_ms":(%d+)') or '')
+  local ends = end_of(paused)
   return paused and (not ends or ends > now) or counters(redis.call('HGET', keys.schedule_state, schedule) or '')[11] > 0
 end
 

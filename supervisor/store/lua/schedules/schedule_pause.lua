@@ -11,7 +11,11 @@
 -- Includes  control
 --           memory
 --
--- Returns  now_ms, until_ms (or empty), then PAUSED, UNKNOWN or STALE (another revision; nothing written) for each
+-- Returns  now_ms, then code and until_ms (or empty) for each
+--          PAUSED     until then
+--          KEPT       its definition pauses it, which has no end; beside that this one is noted
+--          UNKNOWN    there is none
+--          STALE      it has another revision; nothing written
 if not string.match(until_ms, '^%d*$') or not string.match(for_ms, '^%d*$') or not string.match(revision, '^%d*$')
   or #ARGV < FIRST or not is_nonce(nonce) then
   return refuse('until_ms, for_ms, nonce, revision and ids')
@@ -22,13 +26,20 @@ local now = now_ms()
 local until_ms = for_ms == '' and until_ms or whole(now + tonumber(for_ms))
 if until_ms ~= '' and tonumber(until_ms) <= now then return refuse('until_ms is over') end
 check_plan()
-local reply = { whole(now), until_ms }
+
+local reply = { whole(now) }
 for i = FIRST, #ARGV do
-  local code = judged(redis.call('HGET', keys.schedule_def, ARGV[i]), revision) or 'PAUSED'
-  if code == 'PAUSED' then
-    pause(ARGV[i], reason, by, until_ms, now)
-    look_at(ARGV[i], 'pause', now)
+  local id, stored = ARGV[i], redis.call('HGET', keys.schedule_paused, ARGV[i])
+  local code, ends = judged(redis.call('HGET', keys.schedule_def, id), revision) or 'PAUSED', until_ms
+  if code == 'PAUSED' and until_ms ~= '' and stored and is_by_definition(stored) then
+    code, ends = 'KEPT', ''
+    if (end_of(beside(stored)) or 0) < tonumber(until_ms) then
+      put_beside(id, pause_of(reason, by, until_ms, now))
+    end
+  elseif code == 'PAUSED' then
+    pause(id, reason, by, until_ms, now)
+    look_at(id, 'pause', now)
   end
-  reply[#reply + 1] = code
+  reply[#reply + 1], reply[#reply + 2] = code, ends
 end
 return remember(nonce, reply)

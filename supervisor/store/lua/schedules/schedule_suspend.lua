@@ -22,7 +22,7 @@ for i = FIRST, #ARGV do
   local code = 'UNKNOWN'
   if redis.call('HEXISTS', keys.schedule_def, ARGV[i]) == 1 then
     local stored = redis.call('HGET', keys.schedule_paused, ARGV[i])
-    local ends = tonumber(stored and string.match(stored, '"until_ms":(%d+)') or '')
+    local ends = end_of(stored)
     local is_over = not stored or (ends ~= nil and ends <= now)
     if is_over or is_top_level(stored, 'by', by) then
       pause(ARGV[i], reason, by, until_ms, now)

@@ -1,0 +1,87 @@
+"""Pauses that meet: of a definition and of a person."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.integration.roles.scheduler.planned import EPOCH_MS, Planned, every, planned
+
+
+def defined(plan: Planned, *, is_paused: bool, description: str = "") -> None:
+    """Create or change the schedule ``s``."""
+    plan.upsert(every(10, overlap="allow", missed="all", paused=is_paused, description=description))
+
+
+def paused_until(plan: Planned, second: float) -> None:
+    """Pause ``s``, as a person does, until ``second`` of the world."""
+    plan.run(plan.control.pause(["s"], by="kim", until_ms=EPOCH_MS + round(second * 1000)))
+    plan.world.executed()
+
+
+def resumed(plan: Planned) -> None:
+    """Resume ``s``, as a person does."""
+    plan.run(plan.control.resume(["s"]))
+    plan.world.executed()
+
+
+def test_a_definition_that_is_paused_outlasts_a_pause_that_ends_by_itself() -> None:
+    """It was deployed while that one ran, and the schedule fired for good once it ended."""
+    with planned() as plan:
+        defined(plan, is_paused=False)
+        plan.until(12)
+        paused_until(plan, 25)
+        defined(plan, is_paused=True)
+        plan.until(52)
+        assert plan.fired() == [10]
+        defined(plan, is_paused=False)
+        plan.until(72)
+        assert plan.fired() == [10, 60, 70]
+        assert plan.state().counters.missed == 0
+
+
+@pytest.mark.parametrize("is_paused_first", [False, True])
+def test_a_definition_that_is_paused_no_more_leaves_a_persons_pause(*, is_paused_first: bool) -> None:
+    """It ends when that person said, in whichever order the two began."""
+    with planned() as plan:
+        defined(plan, is_paused=is_paused_first)
+        plan.until(12)
+        paused_until(plan, 45)
+        if not is_paused_first:
+            defined(plan, is_paused=True)
+        plan.until(22)
+        defined(plan, is_paused=False)
+        plan.until(62)
+        assert plan.fired()[-2:] == [50, 60]
+        assert set(plan.fired()) <= {10, 50, 60}
+
+
+def test_a_resume_ends_both_and_no_later_edit_undoes_it() -> None:
+    """Whoever resumes has seen that it is paused; only a definition that begins to say so anew pauses again."""
+    with planned() as plan:
+        defined(plan, is_paused=False)
+        plan.until(12)
+        paused_until(plan, 45)
+        defined(plan, is_paused=True)
+        resumed(plan)
+        defined(plan, is_paused=True)
+        plan.until(22)
+        defined(plan, is_paused=True, description="edited")
+        plan.until(32)
+        assert plan.fired() == [10, 20, 30]
+        paused_until(plan, 45)
+        defined(plan, is_paused=True, description="edited again")
+        plan.until(52)
+        assert plan.fired() == [10, 20, 30, 50]
+
+
+def test_a_pause_that_ends_by_itself_does_not_end_the_definitions() -> None:
+    """Defined, but not due until somebody resumes it: who pauses it for a time does not."""
+    with planned() as plan:
+        defined(plan, is_paused=True)
+        plan.until(12)
+        paused_until(plan, 25)
+        plan.until(42)
+        assert plan.fired() == []
+        resumed(plan)
+        plan.until(52)
+        assert plan.fired() == [50]
