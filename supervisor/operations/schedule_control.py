@@ -203,17 +203,20 @@ def trigger(
 
 
 def pause(
-    keys: Keys, schedules: Sequence[str], terms: PauseTerms, *, permit: Permit | None = None
+    keys: Keys, schedules: Sequence[str], terms: PauseTerms, *, is_selected: bool = False, permit: Permit | None = None
 ) -> Operation[list[PausedSchedule]]:
     """Stop the scheduled starts of ``schedules``, any number of them; answer for each in their order.
+
+    Where they were selected, not named, a pause that lasts longer is KEPT.
 
     Raises:
         UnknownScheduleError: with ``permit`` only, which is called with each definition and raises to refuse.
     """
     for_ms = None if terms.for_s is None else max(1, round(terms.for_s * 1000))
     change = functools.partial(
-        Control(keys).pause, reason=terms.reason, by=terms.by, until_ms=terms.until_ms, for_ms=for_ms
-    )
+        Control(keys).pause, reason=terms.reason, by=terms.by, until_ms=terms.until_ms, for_ms=for_ms,
+        is_selected=is_selected,
+    )  # fmt: skip
     done = yield from _changed(keys, schedules, change, permit, lambda page: page.results)
     return [PausedSchedule(name, code, until_ms) for name, (code, until_ms) in done]
 

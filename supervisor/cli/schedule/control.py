@@ -24,7 +24,7 @@ from supervisor.cli.output import is_table, moment, output_option, print_outcome
 from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_FAILED, EXIT_NO, EXIT_OK
 from supervisor.operations import schedule_control, schedules
-from supervisor.operations.schedule_control import ResumeCode, TriggerCode
+from supervisor.operations.schedule_control import PauseCode, ResumeCode, TriggerCode
 from supervisor.operations.schedules import ScheduleFilter
 
 Labels = tuple[tuple[str, str], ...]
@@ -122,7 +122,8 @@ def pause(
     """Stop scheduled starts, static or dynamic. Running jobs, triggers and backfills go on.
 
     The pause survives reloads and deploys. Runs due meanwhile are not made up for, unless the schedule has
-    `on_resume: catchup`. A pause that ends by itself does not end that of a definition (`paused: true`).
+    `on_resume: catchup`. A pause that ends by itself does not end that of a definition (`paused: true`). Of
+    schedules that --label or --all selects it leaves those as they are that are paused for longer.
 
     \b
     Examples:
@@ -140,12 +141,14 @@ def pause(
         names, _ = connection.ask(schedules.selected, which)
         if not ids and names:
             confirm(f"Pause {len(names)} schedules?", yes=yes)
-        done = connection.ask(schedule_control.pause, names, terms)
+        done = connection.ask(schedule_control.pause, names, terms, is_selected=not ids)
         rows = [
             {"schedule": each.schedule, "result": each.code.value.lower(), "until": moment(each.until_ms)}
             for each in done
         ]
         _tell_unknown(connection, rows)
+    if kept := sum(each.code is PauseCode.KEPT for each in done):
+        say(f"note: {kept} of {len(done)} were paused for longer, and still are", err=True)
     print_rows(rows, columns=("schedule", "result", "until"), empty="no schedule matches")
     return _code(rows)
 

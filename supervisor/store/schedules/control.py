@@ -36,7 +36,7 @@ class PauseCode(StrEnum):
     """Result code of a pause request for one schedule."""
 
     PAUSED = "PAUSED"
-    KEPT = "KEPT"  # its definition pauses it, and still does
+    KEPT = "KEPT"  # it was paused for longer, and still is
     UNKNOWN = "UNKNOWN"
     STALE = "STALE"  # it is not the definition that the request was judged by
 
@@ -89,6 +89,7 @@ class Control(CallBuilder):
         until_ms: int | None = None,
         for_ms: int | None = None,
         revision: int | None = None,
+        is_selected: bool = False,
     ) -> Call[Paused]:
         """Stop the scheduled and buffered starts of at most 250 schedules, static or dynamic.
 
@@ -102,13 +103,14 @@ class Control(CallBuilder):
             until_ms: when the pause ends by itself; must lie ahead of Redis' now.
             for_ms: or how long it lasts, counted by Redis.
             revision: STALE for each whose stored definition has another one; None: any.
+            is_selected: they were selected, not named: none whose pause lasts longer is paused for less.
         """
         assert 0 < len(ids) <= BATCH_MAX
         assert until_ms is None or for_ms is None
         args = {
             "reason": reason[:REASON_MAX], "by": by[:REASON_MAX], "until_ms": "" if until_ms is None else until_ms,
             "for_ms": "" if for_ms is None else for_ms, "nonce": uuid4().hex,
-            "revision": "" if revision is None else revision, "ids": ids,
+            "revision": "" if revision is None else revision, "selected": int(is_selected), "ids": ids,
         }  # fmt: skip
         return self._call("schedule_pause", args, _paused)
 

@@ -162,6 +162,17 @@ def test_a_pause_needs_no_reload_and_names_who_asked(applied: ClusterWithJobs) -
         assert applied.tenure(*wrong).code == 2
 
 
+def test_a_pause_of_a_selection_makes_none_shorter_and_says_so(applied: ClusterWithJobs) -> None:
+    """Somebody stopped one for good. Whoever names it may still do so."""
+    assert applied.tenure("pause", "hourly").code == 0
+    result = applied.tenure("pause", "--all", "--for", "1h", "--yes", "-o", "json")
+    ends = {row["schedule"]: (row["result"], row["until"] is None) for row in result.json()}
+    assert ends == {"hourly": ("kept", True), "nightly": ("paused", False), "reports/daily": ("paused", False)}
+    assert "1 of 3 were paused for longer, and still are" in result.err
+    named = applied.tenure("pause", "hourly", "--for", "1h", "-o", "json")
+    assert ([row["result"] for row in named.json()], named.err) == (["paused"], "")
+
+
 def test_a_trigger_prints_the_run_and_a_key_makes_it_the_same_run(applied: ClusterWithJobs) -> None:
     """Placeholders are filled in from the moment it is asked for; arguments may be replaced."""
     first = applied.tenure("trigger", "hourly")

@@ -155,7 +155,9 @@ class ApiChanges(ApiHandlers):
         terms = await self._terms(request, body)
 
         async def pause(names: Sequence[str]) -> list[tuple[str, str]]:
-            done = await self._ask(schedule_control.pause, names, terms, permit=permit_schedule(request))
+            done = await self._ask(
+                schedule_control.pause, names, terms, is_selected=not body.schedules, permit=permit_schedule(request)
+            )
             return [(each.schedule, each.code.value.lower()) for each in done]
 
         return await self._change_many(request, body, "api_paused", pause)

@@ -76,6 +76,9 @@ def test_schedules_are_paused_and_resumed_by_label(api: Any, world: StoreCalls) 
     every = results(change(api, "/schedules/resume", {"all": True})[1])
     assert every == {"a": "resumed", "b": "resumed", "c": "running", "team/nightly": "running"}
     assert results(change(api, "/schedules/pause", {"schedules": ["a", "x"]})[1]) == {"a": "paused", "x": "unknown"}
+    hour = {"for": "1h"}
+    assert results(change(api, "/schedules/pause", billing | hour)[1]) == {"a": "kept", "b": "paused"}
+    assert results(change(api, "/schedules/pause", {"schedules": ["a"]} | hour)[1]) == {"a": "paused"}
 
 
 def test_pages_of_schedules_are_changed_one_after_the_other(
