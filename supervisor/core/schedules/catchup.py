@@ -20,6 +20,7 @@ computed again. The nominal time, which is the identity of the run, never moves.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
@@ -146,6 +147,19 @@ def _newest_due(definition: ScheduleDef, trigger: Trigger, mark_ms: int, now_ms:
         # Jitter ends before the next nominal time, so all older ones are due.
         return trigger.latest_ms(mark_ms, newest - 1)
     return newest
+
+
+def mark_of_pause(definition: ScheduleDef, trigger: Trigger, mark_ms: int, until_ms: int) -> int:
+    """Return the watermark after a pause until ``until_ms``: what was due by then is forgotten.
+
+    What waits for its jitter is not due yet. That can only be the last nominal time, as jitter ends before the next.
+    """
+    waiting = None
+    if definition.jitter_ms:
+        with suppress(OverExcludedError):
+            waiting = trigger.latest_ms(max(mark_ms, until_ms - definition.jitter_ms), until_ms)
+    is_due = waiting is None or fire_of(definition, trigger, waiting) <= until_ms
+    return max(mark_ms, until_ms if waiting is None or is_due else waiting - 1)
 
 
 class _Case(NamedTuple):

@@ -71,7 +71,10 @@ class Paused:
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """Results of a resume, in the order asked, each with the watermark from which the schedule goes on."""
+    """Results of a resume, in the order asked, each with the watermark.
+
+    With jitter the leader sets it when it looks: it tells what still waits.
+    """
 
     results: list[tuple[ResumeCode, int]]
     now_ms: int

@@ -248,9 +248,10 @@ def unpack_pause(stored: bytes | None) -> Pause | None:
     if not stored:
         return None
     try:
-        return read_json(stored, Pause)
+        pause = read_json(stored, Pause)
     except msgspec.DecodeError:
         return Pause(reason="written by another version")
+    return None if pause.until_ms == pause.at_ms else pause  # it was resumed, and the leader has yet to look
 
 
 def _page(reply: Any) -> RecordPage:

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.core.model import Kind, ScheduleDef, Template
-from supervisor.core.schedules.catchup import fire_at_ms
+from supervisor.core.model import Exclusion, Kind, ScheduleDef, Template
+from supervisor.core.schedules.catchup import fire_at_ms, fire_of, mark_of_pause
+from supervisor.core.schedules.triggers import trigger_of
 
 TEMPLATE = Template(job="a.b", kind=Kind.ASYNC)
 HOUR = 3_600_000
@@ -65,3 +66,31 @@ def test_many_schedules_spread_evenly(mode: str) -> None:
         buckets[fire_at_ms(schedule(f"s{n}", HOUR, mode), 0, None) * 10 // HOUR] += 1
     assert max(buckets) < 600
     assert min(buckets) > 400
+
+
+@given(
+    jitter_ms=st.integers(0, 3 * HOUR),
+    mode=st.sampled_from(["fixed", "per_fire"]),
+    mark_ms=st.integers(0, 9 * HOUR),
+    until_ms=st.integers(0, 9 * HOUR),
+)
+def test_after_a_pause_all_is_due_that_is_fired_later_and_nothing_else(
+    jitter_ms: int, mode: str, mark_ms: int, until_ms: int
+) -> None:
+    """Against going through every nominal time: what was decided before stays decided."""
+    definition = schedule("a", jitter_ms, mode)
+    trigger = trigger_of(definition)
+    found = mark_of_pause(definition, trigger, mark_ms, until_ms)
+
+    nominals = [n * HOUR for n in range(12)]
+    due = [at for at in nominals if at > mark_ms and fire_of(definition, trigger, at) > until_ms]
+    assert [at for at in nominals if at > found] == due
+    assert found >= mark_ms
+
+
+def test_after_a_pause_nothing_waits_where_exclusions_leave_nothing() -> None:
+    """The planner says so when it looks for the next one."""
+    never = ScheduleDef(
+        id="a", template=TEMPLATE, cron="* * * * *", jitter_ms=HOUR, exclude=(Exclusion(cron="* * * * *"),)
+    )
+    assert mark_of_pause(never, trigger_of(never), 0, 5 * HOUR) == 5 * HOUR

@@ -50,7 +50,7 @@ end
 local function look_at(id, kind, now)
   local paused = redis.call('HGET', keys.schedule_paused, id)
   local ends = end_of(paused)
-  if not paused then
+  if not paused or (ends and ends <= now) then
     return evaluate(id, kind, now)
   elseif ends then
     redis.call('ZADD', keys.schedule_next, whole(ends), id)
@@ -105,12 +105,18 @@ local function put_beside(id, other)
   redis.call('HSET', keys.schedule_paused, id, own .. ',"beside":' .. cjson.encode(other) .. '}')
 end
 
--- The time that passed in a pause does not count as missed, unless the schedule asks for it.
+-- The time that passed in a pause does not count as missed, unless the schedule asks for it. What waits for its jitter is due
+-- later than that, and only the leader can tell when: to such a schedule it leaves a pause that has ended.
 local function end_pause(id, json, at)
+  local is_skipped = not is_top_level(json, 'on_resume', 'catchup')
+  if is_skipped and string.find(json or '', '"jitter_ms":', 1, true) then
+    pause(id, '', '', whole(at), at)
+    return
+  end
   redis.call('HDEL', keys.schedule_paused, id)
   count_failures_anew(id)
   expect_anew(id, at)
-  if not is_top_level(json, 'on_resume', 'catchup') then
+  if is_skipped then
     redis.call('HSET', keys.schedule_mark, id, whole(math.max(mark_of(id), at)))
   end
 end

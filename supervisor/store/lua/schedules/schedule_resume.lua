@@ -6,8 +6,8 @@
 -- Includes  control
 --
 -- Returns  now_ms, then code and watermark for each
---          RESUMED    the pause is over
---          RUNNING    it was not paused; nothing written. A repeated call answers so
+--          RESUMED    the pause is over; of a schedule with jitter once the leader has looked
+--          RUNNING    it was not paused; nothing written. A repeated call answers so, after that look
 --          UNKNOWN    there is none
 --          STALE      it has another revision; nothing written
 if not string.match(revision or '', '^%d*$') or #ARGV < FIRST then return refuse('revision and ids') end

@@ -1,10 +1,12 @@
-"""Pauses that meet: of a definition and of a person."""
+"""Pauses that meet: of a definition and of a person, and those that end before a due time's jitter does."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.integration.roles.scheduler.planned import EPOCH_MS, Planned, every, planned
+
+WAITS_S = 26.986  # the jitter of ``s``, which is on the grid of a minute
 
 
 def defined(plan: Planned, *, is_paused: bool, description: str = "") -> None:
@@ -85,3 +87,45 @@ def test_a_pause_that_ends_by_itself_does_not_end_the_definitions() -> None:
         resumed(plan)
         plan.until(52)
         assert plan.fired() == [50]
+
+
+@pytest.mark.parametrize("ends_by_itself", [False, True])
+def test_a_pause_that_is_over_before_a_due_time_has_waited_for_its_jitter_drops_nothing(
+    *, ends_by_itself: bool
+) -> None:
+    """What waits is due when its jitter is over, and then nothing is paused. What was due within the pause is dropped."""
+    with planned(every(60, overlap="allow", missed="all", jitter_ms=30_000)) as plan:
+        for begins, ends in ((70, 80), (130, 200)):
+            plan.until(begins)
+            paused_until(plan, ends if ends_by_itself else 10_000)
+            if not ends_by_itself:
+                plan.until(ends)
+                resumed(plan)
+        plan.until(180 + WAITS_S - 0.1)
+        assert plan.fired() == [60]
+        plan.until(300)
+        assert plan.fired() == [60, 180, 240]
+        assert plan.state().counters.missed == 0
+
+
+def test_nothing_that_has_fired_fires_again_after_a_pause() -> None:
+    """A pause soon after a fire, and another right behind it."""
+    with planned(every(60, overlap="allow", missed="all", jitter_ms=30_000)) as plan:
+        plan.until(60 + WAITS_S + 0.5)
+        for _ in range(2):
+            paused_until(plan, 10_000)
+            resumed(plan)
+        plan.until(119)
+        assert plan.fired() == [60]
+        plan.until(150)
+        assert plan.fired() == [60, 120]
+
+
+def test_a_definition_that_is_paused_no_more_drops_nothing_that_waits_for_its_jitter() -> None:
+    """As at the end of any pause."""
+    with planned() as plan:
+        for second, is_paused in ((5, False), (70, True), (80, False)):
+            plan.until(second)
+            plan.upsert(every(60, overlap="allow", jitter_ms=30_000, paused=is_paused))
+        plan.until(100)
+        assert plan.fired() == [60]

@@ -166,6 +166,23 @@ def test_on_resume_catchup_treats_a_pause_as_an_outage(desk: ControlledSchedule)
     assert desk.mark > 5
 
 
+def test_of_a_schedule_with_jitter_the_leader_ends_the_pause(desk: ControlledSchedule) -> None:
+    """It alone can tell what still waits. Nobody is shown a pause meanwhile, and one that begins is a pause."""
+    desk.define(jitter_ms=1000)
+    desk.pause()
+    assert desk.resume() is ResumeCode.RESUMED
+    assert desk.show().record.pause is None  # type: ignore[union-attr]  # it is there
+    assert desk.mark == 5
+    assert desk.score is not None
+    assert desk.score <= 0
+    assert desk.pause(by="kim").by == "kim"
+    assert desk.score is None
+
+    desk.define(jitter_ms=1000, on_resume="catchup")
+    desk.resume()
+    assert not desk.world.raw.hexists(desk.world.keys.schedule_paused, "a")
+
+
 def test_a_pause_that_ended_by_itself_ended_then_however_late_it_is_resumed(desk: ControlledSchedule) -> None:
     """What became due after its end is owed."""
     desk.pause(for_ms=60_000)
