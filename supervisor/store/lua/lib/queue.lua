@@ -75,6 +75,15 @@ local function charges(att)
   return tonumber(a), tonumber(c), tonumber(i)
 end
 
+-- Whether a run that goes back unfinished runs alone next: it ended a process before, or more than LOSSES_FREE replicas in
+-- a row were lost while it was executed.
+local LOSSES_FREE = 2
+local function is_accused(queue, id, crashes)
+  local err = redis.pcall('HGET', keys.err(queue), id)
+  local losses = string.match(type(err) == 'string' and err or '', ',"losses":(%d%d?)}$')
+  return crashes > 0 or (tonumber(losses) or 0) > LOSSES_FREE
+end
+
 -- The lists in which runs of a queue wait for a worker, as parts of the queue.
 local function waiting_lists()
   return { parts.ready('a', '0'), parts.ready('a', '1'), parts.ready('a', '2'), parts.ready('s', '0'), parts.ready('s', '1'),

@@ -322,15 +322,6 @@ local function forget_losses(queue, id)
   end
 end
 
--- Whether a run that goes back unfinished runs alone next: it ended a process before, or more than LOSSES_FREE replicas in
--- a row were lost while it was executed.
-local LOSSES_FREE = 2
-local function is_accused(queue, id, crashes)
-  local err = redis.pcall('HGET', keys.err(queue), id)
-  local losses = string.match(type(err) == 'string' and err or '', ',"losses":(%d%d?)}$')
-  return crashes > 0 or (tonumber(losses) or 0) > LOSSES_FREE
-end
-
 -- The list of a run whose time has come, charged with `att`, and whether it goes to the head of it. A retry, or a run that came
 -- too early for its rate, is older than what waits. One that asked to run again, and has not failed, goes to the tail: what
 -- waits may be what it waits for. One that is accused goes on alone, so that it takes no neighbours with it.
