@@ -10,7 +10,7 @@ local WEIGHTS = { [0] = 6, 3, 1 }
 
 -- What a run's limits say: 'go', 'full', 'over' if a newer one takes its place, or 'early' with its time; nil if a
 -- foreign key is in the way.
-local function judge(queue, id, of, is_rated)
+local function judge(queue, id, of, is_retry, is_rated)
   local me = queue .. ' ' .. id
   if of.is_replacing and of.max == 1 then
     local newest = read('HGET', keys.limit_newest, of.concurrency)
@@ -22,7 +22,7 @@ local function judge(queue, id, of, is_rated)
     if not is_free then return is_free == false and 'full' or nil end
   end
   if of.rate and is_rated then
-    local early, due = is_early(of, queue, id)
+    local early, due = is_early(of, queue, id, is_retry)
     if early or early == nil then return early and 'early' or nil, due end
   end
   if of.concurrency and of.max then
@@ -56,11 +56,14 @@ local function decide(open, ids, skip, most, is_suspect)
     local verdict, due = 'go', nil
     if header then
       local of = limits_in(header)
-      verdict, due = judge(queue, id, of, not is_suspect) -- a suspect has had its start
+      local is_retry = charges(att[n]) > 0 -- it is older than what waits
+      verdict, due = judge(queue, id, of, is_retry, not is_suspect) -- a suspect has had its start
       if not verdict then
         return nil
       elseif verdict == 'full' then
-        local kept = of.is_replacing and att[n] and plan.older or plan.waiting -- tried again: no newer than who runs
+        local is_older = is_retry or t.woken[queue .. ' ' .. id]
+          or of.is_replacing and att[n] -- tried again: no newer than who runs
+        local kept = is_older and plan.older or plan.waiting
         kept[of.concurrency] = kept[of.concurrency] or {}
         table.insert(kept[of.concurrency], id)
         local line = of.rate and line_of(queue, of.rate)
@@ -123,7 +126,8 @@ local function write_limits(queue, list, plan, is_suspect)
       local is_told = read('SADD', keys.limit_queues(key), queue)
       if is_suspect then
         redis.call('RPUSH', list, unpack(ids)) -- it keeps its lane, at the end of it
-      elseif is_told and read(which == 'older' and 'LPUSH' or 'RPUSH', keys.wait(queue, key), unpack(ids)) then
+      elseif is_told and (which == 'older' and wait_in_front(keys.wait(queue, key), ids)
+        or which == 'waiting' and read('RPUSH', keys.wait(queue, key), unpack(ids))) then
         for _, id in ipairs(ids) do
           plan.blocked[#plan.blocked + 1] = id
           plan.blocked[#plan.blocked + 1] = key
@@ -261,7 +265,7 @@ local function fetch(turn)
   t = turn
   t.slots, t.buckets, t.lines, t.admitted, t.healed, t.heals, t.looks = {}, {}, {}, {}, {}, 0, t.want + LOOK_MAX
   t.keys, t.bytes, t.at = 3 * t.want + KEYS_MAX, BYTES_MAX, whole(t.now)
-  t.first_token = t.session .. '|1|' .. t.at
+  t.first_token, t.woken, t.fronts = t.session .. '|1|' .. t.at, {}, {}
   for _, open in ipairs(t.open) do
     open.lens, open.had_room = {}, open.room > 0
   end

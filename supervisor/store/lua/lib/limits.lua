@@ -8,7 +8,8 @@
 --   q:<queue>:limits      hash    id to `[…]` of a run that exists and is not dead, where it is unique, limited at once, or
 --                                 counted by another
 --   q:<queue>:blocked     hash    id to the concurrency key that it waits for: the place of such a run
---   q:<queue>:wait:<key>  list    their ids, in order. One that `blocked` does not have with this key is skipped
+--   q:<queue>:wait:<key>  list    their ids, in order: one that comes back unfinished, or failed, first. One that `blocked` does
+--                                 not have with this key is skipped
 --   q:<queue>:woken       set     concurrency keys that may have room again; the next turn looks
 --   limit:u               hash    unique key to `queue id` of the unfinished run that holds it. A holder whose `limits` do
 --                                 not say so is gone, and gives way
@@ -16,8 +17,9 @@
 --   limit:q:<key>         set     queues in which runs wait for a slot
 --   limit:n               hash    concurrency key to `queue id` of the newest run that replaces others
 --   limit:r:<key>         string  `tat_us 0`, expires: GCRA by the server's time
---   q:<queue>:rate:<kind>:<key>  zset  expires: runs that came too early for a rate, by when they first did. They wait in `later`,
---                                 each until it may start; one starts only if all in front of it could start as well
+--   q:<queue>:rate:<kind>:<key>  zset  expires: runs that came too early for a rate, by when they first did, behind those that come
+--                                 back unfinished, or failed. They wait in `later`, each until it may start; one starts only if
+--                                 all in front of it could start as well
 --
 -- A slot is given with `run` and taken with it, in one script, so it cannot leak; where one leaked all the same (a key
 -- deleted by hand), whoever finds all slots taken checks some holders, and frees those that do not run.
@@ -182,6 +184,37 @@ local function leave_line(queue, id, data)
       redis.pcall('ZADD', keys.later(queue), 'XX', 'LT', whole(now_ms()), first)
       ring(queue, kind, 1)
     end
+  end
+end
+
+-- Put runs, the oldest first, in front of all that wait in the line of a rate.
+local LINE_MS = 86400000
+local function lead_line(line, ids)
+  local first = redis.pcall('ZRANGE', line, 0, 0, 'WITHSCORES')[2]
+  first = (tonumber(first or nil) or 1000 * now_ms()) - #ids - 1
+  for n, id in ipairs(ids) do
+    redis.pcall('ZADD', line, whole(first + n), id)
+  end
+  redis.pcall('PEXPIRE', line, LINE_MS)
+end
+
+-- A run that comes back unfinished is the oldest of those that wait: it goes to the head of the line of its rate, and to that
+-- of those that wait for its concurrency key, who come to the head of its list before it; if none does, to the head of that.
+-- Where newer runs replace older ones, the place in the line says who is replaced.
+local function to_head(queue, id, data)
+  local header = header_of(data)
+  local of = header and limits_in(header) or {}
+  if of.rate then
+    lead_line(keys.rate(queue, string.sub(data, 1, 1), of.rate), { id })
+  end
+  local key = not of.is_replacing and of.concurrency
+  local waiting = key and redis.pcall('LLEN', keys.wait(queue, key))
+  if type(waiting) == 'number' and waiting > 0
+    and type(redis.pcall('HSET', keys.blocked(queue), id, key)) == 'number' then
+    redis.call('LPUSH', keys.wait(queue, key), id)
+    redis.pcall('SADD', keys.woken(queue), key) -- it may have room where those behind it had none
+  else
+    redis.call('LPUSH', ready(queue, data), id)
   end
 end
 

@@ -322,6 +322,15 @@ local function forget_losses(queue, id)
   end
 end
 
+-- A run goes back unfinished: alone, or to the head of those that wait.
+local function go_back(queue, id, data, crashes)
+  if is_accused(queue, id, crashes) then
+    redis.call('LPUSH', keys.suspect(queue, string.sub(data, 1, 1)), id)
+  else
+    to_head(queue, id, data)
+  end
+end
+
 -- The list of a run whose time has come, charged with `att`, and whether it goes to the head of it. A retry, or a run that came
 -- too early for its rate, is older than what waits. One that asked to run again, and has not failed, goes to the tail: what
 -- waits may be what it waits for. One that is accused goes on alone, so that it takes no neighbours with it.

@@ -135,13 +135,14 @@ local function finish(queue, id, outcome, attempt, fetched, more, data, att, kep
   if outcome == 'giveback' then
     local kind = more.kind or string.sub(data, 1, 1)
     if kind ~= string.sub(data, 1, 1) then
-      redis.call('HSET', keys.data(queue), id, kind .. string.sub(data, 2))
+      data = kind .. string.sub(data, 2)
+      redis.call('HSET', keys.data(queue), id, data)
     end
     if more.delay > 0 then -- its worker does not know the job, and the next one may not either
       put_off(queue, id, data, att, t.now + more.delay)
       return 'giveback'
     end
-    redis.call('LPUSH', is_accused(queue, id, crashes) and keys.suspect(queue, kind) or ready(queue, kind .. string.sub(data, 2, 2)), id)
+    go_back(queue, id, data, crashes)
     ring(queue, kind, 1)
     return 'giveback'
   end

@@ -3,14 +3,19 @@
 -- Includes  run
 local PROMOTE_MAX = 64
 
--- Put ids that became ready into their lists: those of `heads` in front, the first one first.
+-- Put ids in front of a list, the first one first.
+local function push_front(list, ids)
+  local turned = {}
+  for n = #ids, 1, -1 do
+    turned[#turned + 1] = ids[n]
+  end
+  redis.call('LPUSH', list, unpack(turned))
+end
+
+-- Put ids that became ready into their lists: those of `heads` in front.
 local function make_ready(heads, tails)
   for list, ids in pairs(heads) do
-    local turned = {}
-    for n = #ids, 1, -1 do
-      turned[#turned + 1] = ids[n]
-    end
-    redis.call('LPUSH', list, unpack(turned))
+    push_front(list, ids)
   end
   for list, ids in pairs(tails) do
     redis.call('RPUSH', list, unpack(ids))
@@ -150,6 +155,7 @@ local function wake(queue)
         redis.call('LPOP', wait)
         if data then
           redis.call('HDEL', keys.blocked(queue), id)
+          t.woken[queue .. ' ' .. id] = true
           add(heads, ready(queue, data), id)
           rung[string.sub(head_of(data), 1, 1)] = true
           held = held + 1
@@ -166,6 +172,18 @@ local function wake(queue)
   for kind in pairs(rung) do
     ring(queue, kind, 1)
   end
+end
+
+-- Put runs that are older than those that wait for a slot in front of them, behind those that this turn put there before.
+local function wait_in_front(wait, ids)
+  local front = t.fronts[wait] or {}
+  if not read('LTRIM', wait, #front, -1) then return nil end
+  for _, id in ipairs(ids) do
+    front[#front + 1] = id
+  end
+  t.fronts[wait] = front
+  push_front(wait, front)
+  return true
 end
 
 -- Whether the slot that `me` would take is free; healed where it is held by runs that do not run.
@@ -189,7 +207,7 @@ local function has_slot(of, me)
   return t.slots[key] < of.max
 end
 
-local GHOSTS_MAX, AGAIN_MIN_US, AGAIN_EACH_US, LINE_MS = 2000, 300000000, 100000, 86400000
+local GHOSTS_MAX, AGAIN_MIN_US, AGAIN_EACH_US = 2000, 300000000, 100000
 
 -- Which of `ids` wait for no rate: they are gone, execute, wait for a slot or are dead. Versions without a line leave them in it.
 local function ghosts(queue, ids)
@@ -218,23 +236,25 @@ local function line_of(queue, rate)
     if #gone == 0 then break end
     length, looked = length - redis.call('ZREM', key, unpack(gone)), looked + #ids - #gone
   end
-  line = length and { key = key, queue = queue, length = length, into = {}, out = {}, left = {} }
+  line = length and { key = key, queue = queue, length = length, front = {}, into = {}, out = {}, left = {} }
   t.lines[key] = line
   return line
 end
 
--- How many are in front of a run in its line, and its rank there; without one it would be the last.
-local function place_in(line, id)
+-- How many are in front of a run in its line, and its rank there; without one it would be the last, or where it is older
+-- than those that wait, the first.
+local function place_in(line, id, is_older)
   local rank, before = redis.call('ZRANK', line.key, id), 0
+  if not rank and is_older then return #line.front end
   for _, other in ipairs(line.left) do
     before = before + ((not rank or other < rank) and 1 or 0)
   end
-  return (rank or line.length + #line.into) - before, rank
+  return #line.front + (rank or line.length + #line.into) - before, rank
 end
 
 -- Whether the rate allows a start now, of a run that is not before its turn, and else when to try again. `tat`: when the
 -- bucket would be full again.
-local function is_early(of, queue, id)
+local function is_early(of, queue, id, is_older)
   local key, line = keys.limit_rate(of.rate), line_of(queue, of.rate)
   local bucket = t.buckets[key]
   if line and not bucket then
@@ -251,7 +271,7 @@ local function is_early(of, queue, id)
   bucket.per_us = math.max(bucket.per_us, per_us)
   -- No promise reaches further ahead than a whole period: a clock that was set back cannot hold runs up for longer.
   local tat = math.max(math.min(bucket.tat, t.now_us + per_us), t.now_us)
-  local ahead, rank = place_in(line, id)
+  local ahead, rank = place_in(line, id, is_older)
   line.bucket, line.step, line.per_us = bucket, step, per_us
   if tat + (ahead + 1) * step - per_us <= t.now_us then
     bucket.tat = tat + step
@@ -262,7 +282,7 @@ local function is_early(of, queue, id)
   end
   bucket.tat = tat
   if not rank then
-    line.into[#line.into + 1] = id
+    table.insert(is_older and line.front or line.into, id)
   end
   local again = math.max(AGAIN_MIN_US, line.length * AGAIN_EACH_US) -- in case those in front of it go without a start
   return true, math.ceil(math.min(tat + (ahead + 1) * step - per_us, t.now_us + again) / 1000)
@@ -273,6 +293,9 @@ local function write_lines()
   for key, line in pairs(t.lines) do
     if #line.out > 0 then
       redis.call('ZREM', key, unpack(line.out))
+    end
+    if #line.front > 0 then
+      lead_line(key, line.front)
     end
     if #line.into > 0 then
       local last, joined = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2], {}

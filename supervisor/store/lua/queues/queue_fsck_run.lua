@@ -63,9 +63,9 @@ local function drop_entries(id, part, count)
 end
 
 local function put_at_head(id, data)
-  local kind, _, crashes = string.sub(data, 1, 1), charges(redis.call('HGET', keys.att(queue), id))
-  redis.call('LPUSH', is_accused(queue, id, crashes) and keys.suspect(queue, kind) or ready(queue, data), id)
-  ring(queue, kind, 1)
+  local _, crashes = charges(redis.call('HGET', keys.att(queue), id))
+  go_back(queue, id, data, crashes)
+  ring(queue, string.sub(data, 1, 1), 1)
 end
 
 -- Whether its job must not run twice. Arguments may have any name: only the template's own field says so.

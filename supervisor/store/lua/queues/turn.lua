@@ -23,11 +23,14 @@
 --           ask_to_yield
 --           is_early
 --           is_newest
+--           lead_line
 --           line_of
 --           live
 --           replace_older
 --           run
 --           run_logs
+--           to_head
+--           wait_in_front
 --           write_lines
 --
 -- Returns  LOST, now_ms: the session is not open, or a turn before this one is not known here: Redis went back, and what

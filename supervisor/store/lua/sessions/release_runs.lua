@@ -14,9 +14,9 @@
 -- Returns  how many were given back. One that the session does not hold is left alone, so that two callers, or one
 --          that repeats itself, do no harm.
 --
--- To the head of the list that the run came from. A crash is charged, and the run goes on alone: the first time at once,
--- since machines kill processes, too, then after 5 and 30 s, so that a poisonous one cannot storm; at its last it is dead.
--- A run that was in flight beside others when the process died runs alone next. A lost replica charges nobody, but a run
+-- To the head of those that wait, for its concurrency key and its rate too. A crash is charged, and the run goes on alone: the
+-- first time at once, since machines kill processes, too, then after 5 and 30 s, so that a poisonous one cannot storm; at its
+-- last it is dead. A run that was in flight beside others when the process died runs alone next. A lost replica charges nobody, but a run
 -- may be what takes it down: one that was executed in more than LOSSES_FREE of them, with no other end of an execution in
 -- between, runs alone, and is dead at LOSSES_MAX. What must not run twice and may have begun is dead: "lost". A run whose
 -- end a person asked for, which its worker did not live to obey, ends cancelled.
@@ -94,7 +94,7 @@ local function put_back(queue, id, how, has_begun, attempt, data, template)
   elseif how == 'crashed' or how == 'suspect' or losses > LOSSES_FREE then
     redis.call('RPUSH', keys.suspect(queue, letter), id)
   else
-    redis.call('LPUSH', is_accused(queue, id, crashes) and keys.suspect(queue, letter) or ready(queue, data), id)
+    go_back(queue, id, data, crashes)
   end
   ring(queue, letter, 1)
   return how == 'vanished' and 'interrupted' or how
