@@ -96,7 +96,7 @@ class Execution(msgspec.Struct, eq=False):
         Args:
             unwanted: why, if nobody wants it any more; None: its time is over, or its process must go.
         """
-        if unwanted is not None:
+        if unwanted is not None and self.unwanted is not UnwantedReason.CANCELLED:  # what a person asked for stands
             self.unwanted = unwanted
         if self.context is not None:
             self.context.is_cancelled = True

@@ -111,10 +111,13 @@ class AsyncRuns:
         self._start_held()
 
     def end_unwanted(self, unwanted: int, reason: UnwantedReason) -> None:
-        """Cancel the execution with this hash, if it is here: nobody wants it any more."""
+        """Cancel the execution with this hash, if it is here: nobody wants it any more. Asked again, it notes why."""
         for running in self._running.values():
-            if running.hash == unwanted and running.unwanted is None:
-                self._cancel(running, reason)
+            if running.hash == unwanted:
+                if running.unwanted is None:
+                    self._cancel(running, reason)
+                else:
+                    running.cancel(reason)
                 return
 
     async def cut_off(self, within_s: float) -> None:

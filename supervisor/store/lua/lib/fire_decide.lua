@@ -9,6 +9,7 @@ local function give_way(line, is_forced)
   end
   local queue, id = string.match(line, '^(%S+) (.*)$')
   local token = redis.call('HGET', keys.run(queue), id)
+  if token and not is_forced and is_cancelled(queue, id, token) then return false end -- a person asked: it stands
   if token then
     redis.call('HSET', keys.cancel(queue), id, (is_forced and 'kill|' or 'stop|') .. token .. '|' .. whole(now))
     redis.call('PEXPIRE', keys.cancel(queue), 86400000)

@@ -265,6 +265,9 @@ local function ask_to_yield(key, wanted)
     local token = queue and redis.pcall('HGET', keys.run(queue), id)
     local request = queue and redis.pcall('HGET', keys.cancel(queue), id)
     if type(request) == 'string' and type(token) == 'string' and string.find(request, token, 1, true) then
+      if asked < wanted and string.find(request, '^cancel|') then -- it stands; but nobody waits for its run without a bound
+        redis.pcall('HSET', keys.cancel(queue), id, 'force|' .. token .. '|' .. whole(now + YIELD_MS))
+      end
       asked = asked + 1
     elseif type(token) == 'string' then
       holders[#holders + 1] = { queue = queue, id = id, token = token, at = tonumber(string.match(token, '|(%d+)$')) or 0 }

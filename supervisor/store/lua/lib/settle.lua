@@ -5,6 +5,7 @@ local CHILD, CHILDREN_MAX = 4, 1000
 local ENDS = { ok = true, expired = true, replaced = true, cancelled = true, rejected = true } -- only history and result are kept
 local OUTCOMES = { ok = true, expired = true, replaced = true, cancelled = true, rejected = true, retry = true,
   dead = true, giveback = true, again = true }
+local UNFINISHED = { replaced = true, retry = true, giveback = true, again = true } -- over, where a person cancelled it
 
 local MARKS = { [''] = true, [' x'] = true, [' l'] = true, [' x l'] = true } -- what follows a payload
 
@@ -108,7 +109,7 @@ end
 
 -- What becomes of a run whose attempt ended; it is in `run` no more, and out of `data` if it is over. `kept`: what is
 -- written for all of them together.
-local function finish(queue, id, outcome, attempt, fetched, more, data, att, kept)
+local function finish(queue, id, outcome, attempt, more, data, att, kept)
   if ENDS[outcome] then
     if more.ttl ~= '0' then
       redis.call('SET', keys.result(id), more.payload, 'PX', more.ttl)
@@ -121,11 +122,6 @@ local function finish(queue, id, outcome, attempt, fetched, more, data, att, kep
     end
     live_remove(more.schedule, id, outcome)
     return outcome
-  end
-  if data and outcome ~= 'dead' and is_cancelled(queue, id, t.session .. '|' .. attempt .. '|' .. fetched) then
-    redis.call('HDEL', keys.data(queue), id)
-    forget(queue, more.schedule, id)
-    return 'cancelled', true
   end
   if not data then -- cancelled while it ran
     forget(queue, more.schedule, id)
@@ -200,6 +196,9 @@ local function own(of)
     elseif more and more.children > 0 and not can_beget(more) then
       refused[#refused + 1] = id
     else
+      if UNFINISHED[of.outcomes[n]] and is_cancelled(of.name, id, token) then
+        of.outcomes[n], of.lines[n] = 'cancelled', string.gsub(of.lines[n], '^([^|]+)|%l+|', '%1|cancelled|', 1)
+      end
       seen[id] = true
       owned[#owned + 1], ids[#ids + 1] = n, id
       local which = ENDS[of.outcomes[n]] and over or later
@@ -274,12 +273,7 @@ local function settle(of)
     if outcome == 'ok' and not of.more[n] and not string.find(id, '[@!]') then
       plain = plain + 1
     else
-      local how, is_unwanted = finish(queue, id, outcome, of.attempts[n], of.fetched[n], of.more[n] or NOTHING_MORE,
-        data[id], att[id], kept)
-      count(queue, how)
-      if is_unwanted then
-        of.lines[n], of.outcomes[n] = string.gsub(of.lines[n], '^([^|]+)|%l+|', '%1|cancelled|', 1), 'cancelled'
-      end
+      count(queue, finish(queue, id, outcome, of.attempts[n], of.more[n] or NOTHING_MORE, data[id], att[id], kept))
     end
     if awaited and awaited[id] then
       local ttl = of.more[n] and of.more[n].ttl or '0'

@@ -21,7 +21,8 @@
 -- may not write that, as a producer's may not, is refused (NOPERM) before anything is changed.
 --
 -- A request names the fence of the attempt that runs, so it cannot hit a later attempt, or another run of the same id.
--- Asked again, it stands as it is; only a time to kill can be added.
+-- Asked again, it stands as it is; only a time to kill can be added. It takes the place of a request to make room for a newer
+-- run, whose time stands, and none takes its place.
 local REQUEST_MS = 86400000
 if not_whole(history, kill_ms) or tonumber(history) < 0 or tonumber(kill_ms) < 0 or not is_nonce(nonce) then
   return refuse('history, kill_ms, nonce and up to 100 runs of queue, id and job')
@@ -34,11 +35,15 @@ local reply = {}
 
 local function ask(queue, id, data, token)
   local earlier = redis.call('HGET', keys.cancel(queue), id) or ''
-  local how, asked = string.match(earlier, '^(%l+)|(.*)|%d+$')
-  local is_asked = asked == token and how ~= 'stop'
-  if is_asked and (how ~= 'cancel' or kill_ms == 0) then return end
-  local request = kill_ms == 0 and 'cancel|' .. token .. '|' .. whole(now)
-    or 'force|' .. token .. '|' .. whole(now + kill_ms)
+  local how, asked, at = string.match(earlier, '^(%l+)|(.*)|(%d+)$')
+  how = asked == token and how or ''
+  local is_asked = how == 'cancel' or how == 'force'
+  if is_asked and (how == 'force' or kill_ms == 0) then return end
+  local ends, yields = kill_ms > 0 and now + kill_ms or nil, how == 'yield' and natural(at) or nil
+  if yields then -- the newer run waits no longer than without the cancel
+    ends = math.min(ends or yields, yields)
+  end
+  local request = (ends and 'force|' or 'cancel|') .. token .. '|' .. whole(ends or now)
   redis.call('HSET', keys.cancel(queue), id, request)
   redis.call('PEXPIRE', keys.cancel(queue), REQUEST_MS)
   if not is_asked then

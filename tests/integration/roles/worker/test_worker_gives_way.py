@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,6 +78,37 @@ async def test_a_coroutine_that_a_person_cancels_ends_cancelled(shop: WorkerKit)
         await until(lambda: shop.board.rows[0].busy, what="the run")
         shop.board.rows[0].unwanted_reason = UnwantedReason.CANCELLED
         ask(shop, run_id)
+        await until(lambda: shop.ended(1), what="its end")
+
+    assert seen == [(True, False)]
+    assert shop.history() == [(run_id, "cancelled", 1)]
+    shop.assert_clean()
+
+
+async def test_a_coroutine_that_makes_room_and_that_a_person_cancels_ends_cancelled(shop: WorkerKit) -> None:
+    """It is not cancelled again: what it does to clean up is not interrupted. But it ends for the reason that counts."""
+    seen = []
+    go, is_cleaning = asyncio.Event(), asyncio.Event()
+
+    @job("long")
+    async def long(context: Context) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            is_cleaning.set()
+            await go.wait()
+            seen.append((context.is_cancelled, context.is_replaced))
+
+    run_id = shop.enqueue("long")
+    async with shop.worker():
+        await until(lambda: shop.board.rows[0].busy, what="the run")
+        ask(shop, run_id)
+        await until(is_cleaning.is_set, what="its cancellation")
+        shop.board.rows[0].unwanted_reason = UnwantedReason.CANCELLED
+        seen_ns = shop.board.rows[0].beat_ns
+        ask(shop, run_id)
+        await until(lambda: shop.board.rows[0].beat_ns > seen_ns, what="a look at the board")
+        go.set()
         await until(lambda: shop.ended(1), what="its end")
 
     assert seen == [(True, False)]
@@ -164,3 +196,31 @@ def test_a_plain_function_is_interrupted_and_ends_as_it_was_asked_to(
         assert worker.report().history == [(run_id, reason.name.lower(), 1)]
         return
     assert worker.report().history == [(run_id, reason.name.lower(), 1), (follower, "ok", 1)]
+
+
+def test_a_plain_function_that_makes_room_and_that_a_person_cancels_ends_cancelled(
+    sync_shop: WorkerKit, tmp_path: Path
+) -> None:
+    """What it does to clean up is not interrupted by the second request, which decides how the run ends."""
+
+    @job("long", timeout=600)
+    def long() -> None:
+        try:
+            threading.Event().wait(600)
+        finally:
+            (tmp_path / "cleans").touch()
+            wait_until((tmp_path / "go").exists, what="the second request")
+
+    run_id = sync_shop.enqueue("long")
+    worker = fork(sync_shop, ended=1)
+    row = sync_shop.board.rows[0]
+    wait_until(lambda: any(each.state is RunState.STARTED for each in sync_shop.board.inflight[0].entries()), what="it")
+    (begun,) = sync_shop.board.inflight[0].entries()
+    ask_for(sync_shop, begun.execution)
+    worker.signal(signal.SIGUSR2)
+    wait_until((tmp_path / "cleans").exists, what="its interruption")
+    row.unwanted_reason = UnwantedReason.CANCELLED
+    ask_for(sync_shop, begun.execution)
+    worker.signal(signal.SIGUSR2)
+    (tmp_path / "go").touch()
+    assert worker.report().history == [(run_id, "cancelled", 1)]

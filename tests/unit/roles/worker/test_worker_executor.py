@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import permutations
 from typing import Any
 
 import msgspec
@@ -207,6 +208,18 @@ def test_a_run_that_was_asked_to_end_and_fails_ends_as_it_was_asked_to(
     assert (ack.outcome, ack.history_note, ack.error) == (outcome, note, None)
     context = execution.arguments["context"]
     assert (context.is_cancelled, context.is_replaced) == (True, reason is UnwantedReason.REPLACED)
+
+
+@pytest.mark.parametrize("reasons", list(permutations(UnwantedReason)), ids=str)
+def test_a_run_that_a_person_cancels_too_ends_cancelled(stage: Stage, reasons: tuple[UnwantedReason, ...]) -> None:
+    """Whichever of the two its worker heard of first; and its job sees no more that a newer one takes its place."""
+    execution = stage.begin(fetched())
+    for reason in reasons:
+        execution.cancel(reason)
+
+    assert stage.executor.end(execution, asyncio.CancelledError()).outcome is Outcome.CANCELLED
+    context = execution.arguments["context"]
+    assert (context.is_cancelled, context.is_replaced) == (True, False)
 
 
 def test_a_run_that_was_asked_to_end_and_finishes_has_finished(stage: Stage) -> None:
