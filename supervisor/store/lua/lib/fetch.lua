@@ -191,6 +191,9 @@ local function take(open, class, list, limit)
     if t.bytes <= 0 then shorten(queue, ids, plan.data) end
     write_limits(queue, list, plan, is_suspect)
     redis.call('LTRIM', list, plan.seen, -1)
+    if t.brought[list] then
+      t.brought[list].seen = t.brought[list].seen + plan.seen
+    end
     for _, n in ipairs(plan.given) do
       t.give(queue, ids[n], plan.data[n], plan.att[n], is_suspect)
     end
@@ -265,13 +268,13 @@ local function fetch(turn)
   t = turn
   t.slots, t.buckets, t.lines, t.admitted, t.healed, t.heals, t.looks = {}, {}, {}, {}, {}, 0, t.want + LOOK_MAX
   t.keys, t.bytes, t.at = 3 * t.want + KEYS_MAX, BYTES_MAX, whole(t.now)
-  t.first_token, t.woken, t.fronts = t.session .. '|1|' .. t.at, {}, {}
+  t.first_token, t.woken, t.brought, t.fronts = t.session .. '|1|' .. t.at, {}, {}, {}
   for _, open in ipairs(t.open) do
     open.lens, open.had_room = {}, open.room > 0
   end
   local is_alone = t.want > 0 and t.want_suspect and take_suspect()
   for _, open in ipairs(t.open) do
-    wake(open.name)
+    wake(open)
     for class = 0, 2 do
       open.lens[class] = open.had_room and read('LLEN', ready(open.name, t.letter .. class)) or 0
     end
@@ -287,8 +290,10 @@ local function fetch(turn)
       left = left - take_class(class, left)
     end
   end
+  if next(t.brought) then take_back() end
   for _, open in ipairs(t.open) do -- work is left: wake another worker, unless one is being woken
-    if open.lens[0] + open.lens[1] + open.lens[2] > 0 and read('LLEN', keys.bell(open.name, t.letter)) == 0 then
+    local is_left = open.lens[0] + open.lens[1] + open.lens[2] > 0 or open.has_more and open.had_room and not failed
+    if is_left and read('LLEN', keys.bell(open.name, t.letter)) == 0 then
       ring(open.name, t.letter, 1)
     end
   end

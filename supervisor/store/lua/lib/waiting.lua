@@ -113,9 +113,10 @@ local function supersede(queue, id, data)
   t.count(queue, 'replaced')
 end
 
--- Runs that wait for a slot of a key come back to the head of their lists, as many as there is room for. Each is judged
--- again when it is taken.
-local function wake(queue)
+-- Runs that wait for a slot of a key come back to the head of their lists, as many as there is room for, and as this turn can
+-- take. Each is judged again when it is taken.
+local function wake(open)
+  local queue, most = open.name, math.min(t.want, open.room)
   local keys = read('SRANDMEMBER', keys.woken(queue), WOKEN_MAX) or {}
   if #keys == 0 then return end
   for _, hash in ipairs({ keys.blocked(queue), keys.data(queue), keys.att(queue), keys.err(queue) }) do
@@ -123,7 +124,7 @@ local function wake(queue)
   end
   local heads, rung, looked, superseded = {}, {}, 0, 0
   for _, key in ipairs(keys) do
-    local wait, held = keys.wait(queue, key), read('SCARD', keys.limit_slots(key))
+    local wait, held, left = keys.wait(queue, key), read('SCARD', keys.limit_slots(key)), most
     while held and looked < 2 * STEP_MIN and read('LLEN', wait) do
       looked = looked + 1
       local id = redis.call('LINDEX', wait, 0)
@@ -136,6 +137,7 @@ local function wake(queue)
       end
       local is_waiting = redis.call('HGET', keys.blocked(queue), id) == key
       local data = is_waiting and redis.call('HGET', keys.data(queue), id)
+      local kind = data and string.sub(head_of(data), 1, 1)
       local of = data and limits_in(header_of(data) or '')
       local max = of and of.max
       local is_over = max and of.is_replacing and superseded < SUPERSEDED_MAX and are_behind(queue, wait, key, max)
@@ -151,14 +153,17 @@ local function wake(queue)
         break
       elseif data and not read('LLEN', ready(queue, data)) then
         break
+      elseif kind == t.letter and left <= 0 then
+        open.has_more = true
+        break
       else
         redis.call('LPOP', wait)
         if data then
           redis.call('HDEL', keys.blocked(queue), id)
-          t.woken[queue .. ' ' .. id] = true
+          t.woken[queue .. ' ' .. id] = key
           add(heads, ready(queue, data), id)
-          rung[string.sub(head_of(data), 1, 1)] = true
-          held = held + 1
+          rung[kind] = true
+          held, left = held + 1, left - (kind == t.letter and 1 or 0)
         elseif is_waiting then
           t.count(queue, 'cancelled')
           forget(queue, '', id)
@@ -168,6 +173,10 @@ local function wake(queue)
     told[key] = nil
   end
   make_ready(heads, {})
+  for class = 0, 2 do
+    local list = ready(queue, t.letter .. class)
+    t.brought[list] = heads[list] and { queue = queue, ids = heads[list], seen = 0 }
+  end
   rung[t.letter] = looked >= 2 * STEP_MIN or nil -- more than one turn can look at
   for kind in pairs(rung) do
     ring(queue, kind, 1)
@@ -184,6 +193,25 @@ local function wait_in_front(wait, ids)
   t.fronts[wait] = front
   push_front(wait, front)
   return true
+end
+
+-- Of the runs that were brought for a slot those that this turn did not look at, which are still the first of their lists, wait
+-- for it again: in their lists they would come behind those that the next turn brings.
+local function take_back()
+  for list, of in pairs(t.brought) do
+    local waits = {}
+    for n = of.seen + 1, #of.ids do
+      local key = t.woken[of.queue .. ' ' .. of.ids[n]]
+      redis.call('HSET', keys.blocked(of.queue), of.ids[n], key)
+      add(waits, key, of.ids[n])
+    end
+    for key, ids in pairs(waits) do
+      wait_in_front(keys.wait(of.queue, key), ids)
+      redis.call('SADD', keys.woken(of.queue), key)
+      read('SADD', keys.limit_queues(key), of.queue)
+    end
+    redis.call('LTRIM', list, math.max(#of.ids - of.seen, 0), -1)
+  end
 end
 
 -- Whether the slot that `me` would take is free; healed where it is held by runs that do not run.

@@ -29,6 +29,7 @@
 --           replace_older
 --           run
 --           run_logs
+--           take_back
 --           to_head
 --           wait_in_front
 --           write_lines

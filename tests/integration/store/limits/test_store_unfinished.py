@@ -9,7 +9,7 @@ from supervisor.core.model import Kind, Outcome, Release
 from supervisor.operations.queues import verify
 from supervisor.store.wire.poll import Ack
 from tests.integration.store.limits.limit_checks import broken_limits, limited, rated
-from tests.kit.builders import StoreCalls
+from tests.kit.builders import StoreCalls, envelope
 
 S, Z = "r.1/w-0/1", "r.1/w-1/1"
 BACK = ["giveback", "unstarted", "interrupted", "vanished", "fsck"]
@@ -178,3 +178,25 @@ def test_one_that_asked_to_run_again_is_the_last_of_its_key(world: StoreCalls) -
     world.ack(S, "r1")
 
     assert begun_in_turn(world) == ["r2", "r0"]
+
+
+@pytest.mark.parametrize("priority", [1, 2])
+def test_those_that_come_back_keep_their_order_where_a_worker_takes_one_at_a_time(
+    world: StoreCalls, priority: int
+) -> None:
+    """What one turn brought for the slots that were free, and did not take, the next one overtook with those behind it."""
+    world.open(S, Z)
+    names = [f"r{n:02}" for n in range(12)]
+    world.enqueue(*(limited(name, 3, priority=priority) for name in names))
+    held = world.fetch(S)
+    assert world.fetch(S) == []
+    come_back(world, "interrupted", *held)
+    world.enqueue(*(envelope(f"other-{n}") for n in range(40)))
+
+    begun: list[str] = []
+    acks: list[Ack] = []
+    while runs := world.turn(Z, want=1, acks=acks).runs:
+        begun += [run.envelope.id for run in runs]
+        acks = [Ack(run_id=run.envelope.id, queue=run.queue, attempt=run.attempt, outcome=Outcome.OK) for run in runs]
+    assert [name for name in begun if name in names] == names
+    assert world.fsck() == []
