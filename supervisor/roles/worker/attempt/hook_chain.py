@@ -4,7 +4,8 @@ Guarantees
     Hooks are asked in the order of their profile, point by point: every gate, every filter, every reserve. The first
     refusal ends that; the job is not called.
     Reservations are undone when the attempt ends other than ok, the last first, each once. One whose ``reserve``
-    failed or did not answer in time is undone too, since nobody knows whether it took something.
+    failed or did not answer in time is undone too, since nobody knows whether it took something. A soft timeout or a
+    cancel that comes meanwhile cuts no ``unreserve`` off.
     A process that dies undoes nothing. So an attempt that follows a crash or an interruption begins with undoing, the
     last first, reservations that the one before may have left, before it asks for anything.
     Effects and failures of ``unreserve`` and ``after`` change nothing about the attempt.
@@ -18,11 +19,13 @@ Does not guarantee
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
+from functools import partial
 from typing import Any
 
 from supervisor.clock import Clock
 from supervisor.core.jobs.hooks import ASKED, HookAnswerError, Point, Veto, VetoedError, plain_reason, read_answer
+from supervisor.core.model import Kind
 from supervisor.core.retry import Again
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.calls import Calls, Ended
@@ -95,7 +98,10 @@ class HookChain:
 
     def _call(self, asked: BoundHook, method: str, *args: str) -> Calls:
         started_ns = self._clock.elapsed_ns()
-        ended = yield self._pipeline.step(asked, method, self._context, *args)
+        call = self._pipeline.step(asked, method, self._context, *args)
+        if method == UNRESERVE and self._context.kind is Kind.ASYNC:  # of a sync pool a thread makes it, and goes on
+            call = partial(_uncut, call)
+        ended = yield call
         HOOK_SECONDS.labels(asked.name, method).observe((self._clock.elapsed_ns() - started_ns) / SECOND_NS)
         return ended
 
@@ -136,13 +142,26 @@ class HookChain:
         while self._reserved:
             asked = self._reserved.pop()
             _, error = yield from self._call(asked, UNRESERVE)
-            if error is None:
-                continue
-            _report(asked, UNRESERVE, error)
-            if not is_last and not isinstance(error, Exception):
+            if isinstance(error, Exception):
+                _report(asked, UNRESERVE, error)
+            elif error is not None and not is_last:
                 self._reserved.append(asked)  # undone with the others, on the way out
                 return error
         return None
+
+
+async def _uncut(call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    """Make a call that has a time limit of its own; a request to end this task meanwhile is heeded after it."""
+    task, is_cancelled = asyncio.ensure_future(call()), False
+    while not task.done():
+        try:
+            await asyncio.wait([task])
+        except asyncio.CancelledError:
+            is_cancelled = True
+    if not is_cancelled or task.cancelled():
+        return task.result()
+    task.exception()  # else the loop reports that nobody looked at it
+    raise asyncio.CancelledError
 
 
 def _report(asked: BoundHook, point: str, error: BaseException) -> None:

@@ -25,14 +25,7 @@ from tests.kit.clock import FakeClock
 from tests.unit.roles.worker.odd_ends import ENDS, asks_again_unreadably, exits_with_an_array, fails
 
 CODE = """
-import asyncio
-
 trace, answers, released = [], {}, None
-
-async def cut_off(point):
-    if answers.pop(("cut off", point), None):
-        asyncio.current_task().cancel()
-        await asyncio.Event().wait()
 
 def say(hook, point, *args):
     trace.append(" ".join([point, hook, *args]))
@@ -60,10 +53,6 @@ class Second(First):
 class Third:
     def reserve(self, context): return say("third", "reserve")
     def unreserve(self, context): return say("third", "unreserve")
-
-class Swift:
-    async def reserve(self, context): say("first", "reserve"); await cut_off("reserve")
-    async def unreserve(self, context): say("first", "unreserve"); await cut_off("unreserve")
 
 class Elsewhere:
     def dispatch(self, context): return say("elsewhere", "dispatch", str(context.arguments)) or 42
@@ -170,24 +159,6 @@ def test_a_reservation_that_failed_is_undone_too(way: Way, hooks: Any) -> None:
 
     assert (caught.value.veto.is_failure, caught.value.veto.delay_s) == (True, 1.0)
     assert hooks.trace[-2:] == ["unreserve second", "unreserve first"]
-
-
-def test_a_reservation_that_is_cut_off_is_undone_too(hooks: Any) -> None:
-    """A soft timeout may come between the taking and the answer."""
-    hooks.answers["cut off", "reserve"] = True
-
-    with pytest.raises(asyncio.CancelledError):
-        Way(Kind.ASYNC, enabled=["tspies:Swift"]).run(fails)
-    assert hooks.trace == ["reserve first", "unreserve first"]
-
-
-def test_a_stop_that_comes_while_an_earlier_attempt_is_undone_ends_this_one(hooks: Any) -> None:
-    """Else a run that a person cancels would be executed all the same."""
-    hooks.answers["cut off", "unreserve"] = True
-
-    with pytest.raises(asyncio.CancelledError):
-        Way(Kind.ASYNC, enabled=["tspies:Swift"]).run(fails, may_have_left=True)
-    assert hooks.trace == ["unreserve first", "unreserve first"]
 
 
 NO_ERRORS = [SystemExit(0), SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()]

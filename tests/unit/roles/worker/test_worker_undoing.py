@@ -1,0 +1,109 @@
+"""Reservations of a run that is asked to end while its hooks take them or give them back."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from supervisor.core.jobs import registry as jobs_registry
+from supervisor.core.model import Kind
+from supervisor.roles.worker.attempt.hooks import Pipeline
+from supervisor.roles.worker.attempt.invocation import JobInvoker
+from supervisor.settings.sections.models import Settings
+from tenure import Context
+from tests.kit.clock import FakeClock
+
+CODE = """
+import asyncio
+
+trace, asked, run = [], [], None
+
+async def meanwhile(point, hook):
+    \"\"\"Note that a call begins, have the run cancelled if the test says so, and note that the call ends.\"\"\"
+    trace.append(f"{point} {hook}")
+    while f"{point} {hook}" in asked:
+        asked.remove(f"{point} {hook}")
+        run.cancel()
+        turned = asyncio.Event()
+        asyncio.get_running_loop().call_soon(turned.set)
+        await turned.wait()
+    trace.append("done")
+
+class First:
+    async def reserve(self, context): await meanwhile("take", "first")
+    async def unreserve(self, context): await meanwhile("give back", "first")
+
+class Second:
+    async def reserve(self, context): await meanwhile("take", "second")
+    async def unreserve(self, context): await meanwhile("give back", "second")
+"""
+
+
+@pytest.fixture
+def seats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A module with two hooks, which have their run cancelled where the test says so."""
+    (tmp_path / "tseats.py").write_text(CODE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield importlib.import_module("tseats")
+    del sys.modules["tseats"]
+
+
+def attempt(seats: Any, *, may_have_left: bool = False) -> None:
+    """Let one attempt of a job that fails pass, in an async pool."""
+
+    async def coroutine() -> None:
+        raise ValueError("no luck")
+
+    hooks = {"enabled": ["tseats:First", "tseats:Second"]}
+    settings = Settings.model_validate({"profiles": {"default": {}, "p": {"hooks": hooks}}}, strict=False)
+    clock = FakeClock()
+    calling = JobInvoker(kind=Kind.ASYNC, clock=clock, pipeline=Pipeline(settings, clock, Kind.ASYNC))
+    spec = jobs_registry._spec("j", coroutine, {}, ())
+    context = Context(run_id="r1", job="j", kind=Kind.ASYNC)
+
+    async def task() -> None:
+        seats.run = asyncio.current_task()
+        await calling.prepare(spec, context, "p", may_have_left=may_have_left)()
+
+    asyncio.run(task())
+
+
+TAKEN = ["take first", "done", "take second", "done"]
+GIVEN_BACK = ["give back second", "done", "give back first", "done"]
+
+
+def test_a_reservation_that_is_cut_off_is_undone_too(seats: Any) -> None:
+    """A soft timeout may come between the taking and the answer."""
+    seats.asked[:] = ["take second"]
+
+    with pytest.raises(asyncio.CancelledError):
+        attempt(seats)
+    assert seats.trace == [*TAKEN[:3], *GIVEN_BACK]
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+@pytest.mark.parametrize("hook", ["first", "second"])
+def test_a_stop_that_comes_while_a_reservation_is_undone_does_not_cut_that_off(
+    seats: Any, hook: str, times: int
+) -> None:
+    """A seat stayed taken where the soft timeout, or a person's cancel, came just then; the job ends as it did."""
+    seats.asked[:] = [f"give back {hook}"] * times
+
+    with pytest.raises(ValueError, match="no luck"):
+        attempt(seats)
+    assert seats.trace == [*TAKEN, *GIVEN_BACK]
+
+
+def test_a_stop_that_comes_while_an_earlier_attempt_is_undone_ends_this_one(seats: Any) -> None:
+    """Else a run that a person cancels would be executed all the same."""
+    seats.asked[:] = ["give back second"]
+
+    with pytest.raises(asyncio.CancelledError):
+        attempt(seats, may_have_left=True)
+    assert seats.trace == [*GIVEN_BACK[:2], *GIVEN_BACK]
