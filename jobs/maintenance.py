@@ -62,7 +62,6 @@ def trim_history(ctx: Context, *, dead_days: float | None = None) -> TrimResult:
     before_ms = 0 if dead_days is None else ctx.clock.wall_ms() - round(dead_days * 86_400_000)
     queues = Queues(producer.keys)
     names = producer.run(QueueReads(producer.keys).names())
-    reserve_s = RESERVE_S + ctx.remaining_s() / 10  # the last tenth comes after the soft timeout
     result = TrimResult(queues=len(names), dropped=0, complete=True)
     refused = None
     for name in names:
@@ -76,7 +75,7 @@ def trim_history(ctx: Context, *, dead_days: float | None = None) -> TrimResult:
         )
         try:
             for _ in range(CALLS_MAX):
-                if ctx.remaining_s() < reserve_s:
+                if ctx.soft_remaining_s() < RESERVE_S:
                     result["complete"] = False
                     break
                 dropped = producer.run(call)

@@ -46,14 +46,13 @@ def token_cleanup(
         raise ValueError(f"batch must be 1 to {BATCH_MAX}, got {batch}")
     if not 1 <= max_batches <= BATCHES_MAX:
         raise ValueError(f"max_batches must be 1 to {BATCHES_MAX}, got {max_batches}")
-    reserve_s = RESERVE_S + ctx.remaining_s() / 10  # the last tenth comes after the soft timeout
     with open_database(database) as engine:
         result = clean(
             engine,
             expired_ms=ctx.clock.wall_ms(),
             batch=batch,
             max_batches=max_batches,
-            may_go_on=lambda: ctx.remaining_s() >= reserve_s,
+            may_go_on=lambda: ctx.soft_remaining_s() >= RESERVE_S,
         )
     ctx.log.info("tokens_cleaned", **result)
     return result

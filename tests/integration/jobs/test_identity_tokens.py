@@ -76,7 +76,7 @@ def test_it_stops_before_its_deadline(database: str, issued: Engine) -> None:
     """A run that is killed while it deletes would be charged with a crash for being diligent."""
     issue(issued, *range(1, 31))
     clock = SystemClock()
-    hurried = Context(run_id="r", job="j", clock=clock, deadline_ns=clock.elapsed_ns() + 5_200_000_000)
+    hurried = Context(run_id="r", job="j", clock=clock, soft_deadline_ns=clock.elapsed_ns() + 4_900_000_000)
 
     assert token_cleanup(hurried, database=database, batch=10) == {"deleted": 0, "batches": 0, "complete": False}
     answers: Iterator[bool] = iter([True, False])

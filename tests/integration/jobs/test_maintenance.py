@@ -93,7 +93,7 @@ def test_dead_runs_can_be_given_an_age(ctx: Context, server: Any) -> None:
 def test_trimming_stops_before_its_deadline(server: Any) -> None:
     """And says that it did."""
     clock = SystemClock()
-    hurried = Context(run_id="r", job="j", clock=clock, deadline_ns=clock.elapsed_ns() + 5_200_000_000)
+    hurried = Context(run_id="r", job="j", clock=clock, soft_deadline_ns=clock.elapsed_ns() + 4_900_000_000)
     make_history(server, "default", 5)
     enqueue(server, "default", "one")
 

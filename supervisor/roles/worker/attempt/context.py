@@ -93,6 +93,9 @@ class Context(ScheduledTime):
     deadline_ns: int | None = None
     """When the process is killed, on ``Clock.elapsed_ns``."""
 
+    soft_deadline_ns: int | None = None
+    """When the job is asked to stop, on the same clock."""
+
     clock: Clock = field(default_factory=SystemClock, repr=False)
     producer: Enqueuer | None = field(default=None, repr=False)
     is_cancelled: bool = False
@@ -135,8 +138,14 @@ class Context(ScheduledTime):
 
     def remaining_s(self) -> float:
         """Return the seconds until the process is killed: 0 when that moment passed, infinite without one."""
-        left_ns = float("inf") if self.deadline_ns is None else self.deadline_ns - self.clock.elapsed_ns()
-        return max(0.0, left_ns / SECOND_NS)
+        return self._seconds_to(self.deadline_ns)
+
+    def soft_remaining_s(self) -> float:
+        """Return the seconds until the job is asked to stop: 0 when that moment passed, infinite without one."""
+        return self._seconds_to(self.soft_deadline_ns)
+
+    def _seconds_to(self, at_ns: int | None) -> float:
+        return float("inf") if at_ns is None else max(0.0, (at_ns - self.clock.elapsed_ns()) / SECOND_NS)
 
     @property
     def log(self) -> FilteringBoundLogger:

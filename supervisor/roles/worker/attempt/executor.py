@@ -222,7 +222,7 @@ class Executor:
         execution.soft_ns = now_ns + span[0]
         execution.hard_ns = now_ns + span[1]
         if execution.context is not None:
-            execution.context.deadline_ns = execution.hard_ns
+            execution.context.deadline_ns, execution.context.soft_deadline_ns = execution.hard_ns, execution.soft_ns
         waited_s = None
         if fetched.attempt == 1 and fetched.crashes + fetched.interrupts == 0:
             due_ms = None if envelope.parent else envelope.nominal_ms  # a child's is its ancestor's

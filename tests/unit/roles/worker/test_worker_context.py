@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 from supervisor.core.model import Kind
 from tenure import Context
 from tests.kit.clock import FakeClock
+from tests.unit.roles.worker.executor_stage import Stage, fetched
 
 
 async def one_turn() -> None:
@@ -39,6 +40,17 @@ def test_the_time_that_remains_never_goes_below_nothing() -> None:
     assert context.remaining_s() == 3.0
     clock.now_ns += 10_000_000_000
     assert context.remaining_s() == 0.0
+
+
+def test_the_time_until_the_job_is_asked_to_stop_is_told_apart(stage: Stage) -> None:
+    """By its soft timeout, written or 90 % of the other: what a job that stops by itself has to go by."""
+    for soft_s, wanted_s in ((None, 270.0), (20.0, 20.0)):
+        context = stage.begin(fetched(timeout_s=300.0, soft_timeout_s=soft_s)).context
+        assert context is not None
+        assert (context.soft_remaining_s(), context.remaining_s()) == (wanted_s, 300.0)
+    stage.clock.now_ns += 25_000_000_000
+    assert (context.soft_remaining_s(), context.remaining_s()) == (0.0, 275.0)
+    assert Context(run_id="r", job="j").soft_remaining_s() == float("inf")
 
 
 def test_every_line_names_the_run() -> None:
