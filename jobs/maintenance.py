@@ -8,12 +8,13 @@ Guarantees
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import TypedDict, cast
 
 from supervisor.core.effects import drive
 from supervisor.core.errors import StoreRefusedError
 from supervisor.operations.queues import verify
 from supervisor.store.producer.connection import current
+from supervisor.store.producer.producer import Producer
 from supervisor.store.queues.reads import QueueReads
 from supervisor.store.queues.runs import Queues
 from tenure import Context, Retry, job
@@ -58,7 +59,7 @@ def trim_history(ctx: Context, *, dead_days: float | None = None) -> TrimResult:
     """
     if dead_days is not None and not 0 < dead_days <= DAYS_MAX:
         raise ValueError(f"dead_days must be above 0 and at most {DAYS_MAX:.0f}, got {dead_days}")
-    producer = current()
+    producer = _producer_of(ctx)
     before_ms = 0 if dead_days is None else ctx.clock.wall_ms() - round(dead_days * 86_400_000)
     queues = Queues(producer.keys)
     names = producer.run(QueueReads(producer.keys).names())
@@ -102,7 +103,7 @@ def verify_queues(ctx: Context) -> VerifyResult:
     Raises:
         QueueInvariantError: at least one does not hold; names them. The full list is in the log.
     """
-    producer = current()
+    producer = _producer_of(ctx)
     names = producer.run(QueueReads(producer.keys).names())
     faults = drive(verify(producer.keys, names), producer.run)
     violations = [": ".join(part for part in (fault.queue, fault.what, fault.problem) if part) for fault in faults]
@@ -112,3 +113,8 @@ def verify_queues(ctx: Context) -> VerifyResult:
         more = f"\nand {len(violations) - SHOWN_MAX} more" if len(violations) > SHOWN_MAX else ""
         raise QueueInvariantError("\n".join(violations[:SHOWN_MAX]) + more)
     return VerifyResult(queues=len(names), violations=[])
+
+
+def _producer_of(ctx: Context) -> Producer:
+    """Return the worker's, with the limits of its configuration; another job of it may have connected elsewhere."""
+    return cast("Producer | None", ctx.producer) or current()

@@ -140,7 +140,8 @@ def _configured(files: Sequence[Path]) -> Producer:
     if redis.url.get_secret_value() == "embedded":
         socket = Path(settings.data_dir).absolute() / EMBEDDED_SOCKET
         redis = redis.model_copy(update={"url": SecretStr(f"unix://{quote(str(socket))}")})
-    return Producer(redis, cluster=settings.cluster, destination=Destination(settings.cluster, is_configured=True))
+    destination = Destination(settings.cluster, is_configured=True)
+    return Producer(redis, cluster=settings.cluster, limits=settings.queues, destination=destination)
 
 
 def use(producer: Producer | None) -> None:

@@ -79,6 +79,18 @@ def test_every_queue_is_trimmed_to_the_configuration(ctx: Context, server: Any) 
     assert verify_queues(ctx) == {"queues": 2, "violations": []}
 
 
+def test_a_job_that_connects_elsewhere_changes_nothing_for_the_clean_up(server: Any) -> None:
+    """``connect(url)`` in another job of the process had all queues trimmed, or judged, by the limits of no file."""
+    of_worker, store = connection.current(), server.store()
+    connection.use(producer.Producer(RedisSettings(), cluster="elsewhere", open_store=lambda: store))
+    make_history(server, "default", 5)
+    enqueue(server, "default", "one")
+    in_worker = Context(run_id="r", job="j", producer=of_worker)
+
+    assert trim_history(in_worker) == {"queues": 1, "dropped": 2, "complete": True}
+    assert verify_queues(in_worker)["queues"] == 1
+
+
 def test_dead_runs_can_be_given_an_age(ctx: Context, server: Any) -> None:
     """Younger ones stay up to their cap."""
     now_ms = SystemClock().wall_ms()

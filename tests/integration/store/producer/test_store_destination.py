@@ -137,6 +137,15 @@ def test_jobs_of_a_program_go_by_the_profiles_of_its_configuration(
     assert [(each.timeout_s, each.priority) for each in found] == [(7200, 1), (600, 2)]
 
 
+def test_a_clean_up_in_a_program_goes_by_the_limits_of_its_configuration(tmp_path: Path) -> None:
+    """``maintenance.trim_history`` in a script, or after a job connected, trimmed to 10,000 where a file says more."""
+    file = tmp_path / "tenure.yaml"
+    file.write_text("redis: {url: 'redis://example'}\nqueues: {history: 70000, dead_age: 30d}\n")
+
+    limits = tenure.connect(config=file).limits
+    assert (limits.history, limits.dead, limits.dead_age_s) == (70_000, 10_000, 30 * 86_400)
+
+
 @pytest.mark.parametrize("text", ["redis: {url: 'http://example'}\n", "cluster: 'a b'\n", "redis: [\n"])
 def test_a_configuration_that_does_not_say_where_redis_is_is_refused(tmp_path: Path, text: str) -> None:
     """With its problems, and the producer in use stays."""
