@@ -96,8 +96,6 @@ LAST_INSTANT = InstantType(is_end=True)
 def known_jobs(connection: Connection, loaded: Loaded) -> Registry:
     """Return the jobs to check schedules against: those that the configuration imports, else those in Redis.
 
-    Either follow their profiles.
-
     Raises:
         ConfigError: a job module cannot be imported.
     """
@@ -106,14 +104,12 @@ def known_jobs(connection: Connection, loaded: Loaded) -> Registry:
     from supervisor.core.jobs.registry import registry
     from supervisor.operations import jobs
     from supervisor.settings.schedules.complete import import_jobs
-    from supervisor.settings.schedules.profiles import policies_of
 
     if loaded.settings.jobs:
         problems = import_jobs(loaded.settings.jobs, loaded.origins)
         if problems:
             raise ConfigError(problems)
         prepare_plugins(loaded.settings, loaded.origins)
-        registry.use(policies_of(loaded.settings.profiles))
         return registry
     published = connection.ask(jobs.known)
     say(

@@ -25,12 +25,6 @@ from supervisor.core.model_types import is_model, model_schema, plain_model, rea
 from supervisor.core.retry import Retry
 
 
-def instantiated(base: Template, args: Mapping[str, Any], overrides: Mapping[str, Any]) -> Template:
-    """Return ``base`` with arguments and the overrides that are not None."""
-    given = {name: value for name, value in overrides.items() if value is not None}
-    return msgspec.structs.replace(base, args={**base.args, **args}, **given)
-
-
 class JobCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A job as agents publish it in Redis, for producers without its function: routing and argument names, no code."""
 
@@ -40,14 +34,6 @@ class JobCard(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     required: list[str] = []
     optional: list[str] = []
     given: list[str] = []
-
-    def instantiate(self, args: Mapping[str, Any], **overrides: Any) -> Template:
-        """Return the template of a run with ``args``, whose names are checked here and whose types by the worker.
-
-        Raises:
-            ArgumentsError: a name is unknown or missing.
-        """
-        return instantiated(self.template, self.admit(args), overrides)
 
     def admit(self, args: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return ``args`` if they have the names that the job takes.
@@ -89,6 +75,9 @@ class JobSpec:
 
     given: Given = frozenset()
     """Options that its ``@job`` said, and no profile replaces."""
+
+    declared: Template | None = None
+    """``base`` without any profile, where it follows one; None: it follows none."""
 
     name: str = field(init=False)
     """Name of the job."""
@@ -153,12 +142,13 @@ class JobSpec:
         return plain
 
     def template(self, args: Mapping[str, Any], **overrides: Any) -> Template:
-        """Return the template of a run with ``args``; ``overrides`` replace fields of it by name.
+        """Return the template of a run with ``args``; ``overrides`` that are not None replace fields of it by name.
 
         Raises:
             ArgumentsError: the arguments do not fit the signature.
         """
-        return instantiated(self.base, self.admit(args), overrides)
+        given = {name: value for name, value in overrides.items() if value is not None}
+        return msgspec.structs.replace(self.base, args={**self.base.args, **self.admit(args)}, **given)
 
     def card(self) -> JobCard:
         """Return the card by which a producer without this function routes and checks a run of it."""

@@ -73,15 +73,19 @@ class Registry:
         spec = self._following(spec)
         self._jobs[spec.name] = self._by_function[spec.function] = spec
 
-    def use(self, policies: Policies) -> None:
-        """Have every job, also those that come later, follow its profile."""
-        self._policies = policies
+    def use(self, policies: Policies) -> Policies:
+        """Have every job, also those that come later, follow its profile; return the policies of before."""
+        before, self._policies = self._policies, policies
         for spec in list(self._jobs.values()):
             self._jobs[spec.name] = self._by_function[spec.function] = self._following(spec)
+        return before
 
     def _following(self, spec: JobSpec) -> JobSpec:
-        base = under(spec.base, spec.given, self._policies)
-        return spec if base is spec.base else replace(spec, base=base)
+        declared = spec.declared or spec.base
+        base = under(declared, spec.given, self._policies)
+        if base == spec.base:
+            return spec
+        return replace(spec, base=base, declared=None if base is declared else declared)
 
     def get(self, name: str) -> JobSpec:
         """Return the job called ``name``.

@@ -30,7 +30,7 @@ from supervisor.settings.document import Node, format_path, wrap
 from supervisor.settings.schedules.calendars import exclusions_of_schedule
 from supervisor.settings.schedules.checks import checks_of
 from supervisor.settings.schedules.instants import parse_instant
-from supervisor.settings.schedules.profiles import profile_of
+from supervisor.settings.schedules.profiles import policies_of, profile_of
 from supervisor.settings.schedules.rules import calendar_of, faults_of_renames, zone_of
 from supervisor.settings.schedules.settings import NamedCalendarSettings, ScheduleSettings, WhenSettings
 from supervisor.settings.schedules.template import template_of
@@ -77,12 +77,14 @@ def validate_schedules(
 
     Args:
         entries: by id, as under ``schedules`` of a configuration: plain data, or nodes that know their line.
-        known: the jobs.
+        known: the jobs; they follow ``profiles`` from now on, if any are given.
         where: the origin of plain data, for problems: a file, ``--set``, ``POST /api/v1/schedules``.
         progress: called with the number of entries done so far, after each thousand.
         profiles: of the configuration.
         calendars: of the configuration.
     """
+    if profiles:
+        known.use(policies_of(profiles))
     given = {name: each.model_dump(mode="json", by_alias=True) for name, each in calendars.items()}
     definitions: list[ScheduleDef] = []
     problems: list[Problem] = []
@@ -199,6 +201,9 @@ def _validate_chunk(
         if template is not None:
             definition = definition_of(name, schedule, template, profiles, settings.calendars)
             faults = faults_of_definition(definition)
+            if template.profile and template.profile not in profiles:
+                message = f"{template.job} goes by profile {template.profile!r}, which is not in this configuration"
+                faults.append(Fault(("job",), message, "add it under profiles, or name another profile"))
             if definition.anchor in ANCHORS:
                 message = f"is {definition.anchor}, which is for schedules of the configuration"
                 faults.append(Fault(("anchor",), message, "use anchor: start_at with start_at"))

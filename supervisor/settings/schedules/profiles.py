@@ -72,9 +72,14 @@ def profile_of(profiles: Mapping[str, ProfileSettings], name: str) -> ProfileSet
 
 
 def policies_of(profiles: Mapping[str, ProfileSettings]) -> Policies:
-    """Return the policies of each profile for the runs of a job, as fields of their template."""
-    known = {DEFAULT_PROFILE: _BUILT_IN, **profiles}
-    return {name: template_fields(profile) for name, profile in known.items()}
+    """Return the policies of each profile for the runs of a job, as fields of their template.
+
+    A ``default`` that is as built in is left out: jobs that replicas published keep the policies of the default there.
+    """
+    known = {name: template_fields(profile) for name, profile in profiles.items()}
+    if known.get(DEFAULT_PROFILE) == template_fields(_BUILT_IN):
+        del known[DEFAULT_PROFILE]
+    return known
 
 
 def template_fields(profile: ProfileSettings) -> dict[str, Any]:

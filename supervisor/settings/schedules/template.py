@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -10,7 +11,7 @@ import msgspec
 
 from supervisor.core.errors import ArgumentsError, Fault
 from supervisor.core.jobs.limits import limits_of
-from supervisor.core.jobs.profile_policies import DEFAULT_PROFILE, profile_field, said
+from supervisor.core.jobs.profile_policies import DEFAULT_PROFILE, profile_field, under
 from supervisor.core.jobs.registry import JobSpec, Registry
 from supervisor.core.json_values import check_arguments
 from supervisor.core.model import ENVELOPE_BYTES, PAYLOAD_BYTES_MAX, PRIORITIES, Template
@@ -84,24 +85,20 @@ def _profile_faults(schedule: ScheduleSettings, spec: JobSpec, profiles: Mapping
 def _template(
     name: str, schedule: ScheduleSettings, spec: JobSpec, profiles: Mapping[str, ProfileSettings]
 ) -> Template:
-    picked = _picked(schedule, spec, profiles)
+    spec = _following(schedule, spec, profiles)
     # The signature is asked about what a run will get; what is kept has the placeholders.
     filled = _filled(name, schedule, schedule.args)
-    retry = picked.get("retry")
-    if schedule.retries is not None:
-        retry = msgspec.structs.replace(retry or spec.base.retry, attempts=schedule.retries + 1)
+    attempts = None if schedule.retries is None else schedule.retries + 1
     template = spec.template(
         filled,
         queue=schedule.queue,
-        priority=picked.get("priority") if schedule.priority is None else PRIORITIES[schedule.priority],
-        timeout_s=picked.get("timeout_s") if schedule.timeout_s is None else schedule.timeout_s,
-        retry=retry,
+        priority=None if schedule.priority is None else PRIORITIES[schedule.priority],
+        timeout_s=schedule.timeout_s,
+        retry=None if attempts is None else msgspec.structs.replace(spec.base.retry, attempts=attempts),
     )
-    soft_s = template.soft_timeout_s
+    soft_s = (spec.declared or template).soft_timeout_s
     return msgspec.structs.replace(
         template,
-        profile=profile_field(schedule.profile or spec.base.profile),
-        start_deadline_s=picked.get("start_deadline_s", template.start_deadline_s),
         args={**spec.base.args, **schedule.args},  # the defaults that limits need, under what the schedule says
         # The schedule may shorten the hard timeout below the job's soft one: derive that anew.
         soft_timeout_s=None if soft_s is not None and soft_s > template.timeout_s else soft_s,
@@ -114,11 +111,13 @@ def _filled(name: str, schedule: ScheduleSettings, args: Mapping[str, Any]) -> M
     return templating.sample(args, schedule=name, timezone=zone_of(schedule))
 
 
-def _picked(schedule: ScheduleSettings, spec: JobSpec, profiles: Mapping[str, ProfileSettings]) -> dict[str, Any]:
-    """Return the values of the profile that the schedule picks, where the job has none. A job follows its own."""
-    if schedule.profile is None:
-        return {}
-    return said(template_fields(profile_of(profiles, schedule.profile)), spec.base, spec.given)
+def _following(schedule: ScheduleSettings, spec: JobSpec, profiles: Mapping[str, ProfileSettings]) -> JobSpec:
+    """Return the job as it goes by the profile that the schedule picks. Else it follows its own."""
+    name = schedule.profile
+    if name is None:
+        return spec
+    declared = msgspec.structs.replace(spec.declared or spec.base, profile=profile_field(name))
+    return replace(spec, base=under(declared, spec.given, {name: template_fields(profile_of(profiles, name))}))
 
 
 def _unknown_job(job: str, known: Registry) -> tuple[str, str]:

@@ -50,13 +50,13 @@ class PublishedJob(JobSpec):
         self.card_of.admit(args)
         return msgspec.Struct()
 
-    def template(self, args: Mapping[str, Any], **overrides: Any) -> Template:
-        """Return the template of a run with ``args``; ``overrides`` replace fields of it by name.
+    def admit(self, args: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return ``args``; their types are checked by the worker.
 
         Raises:
             ArgumentsError: a name is unknown or missing.
         """
-        return self.card_of.instantiate(args, **overrides)
+        return self.card_of.admit(args)
 
 
 def published_registry(published: Mapping[str, bytes]) -> Registry:
@@ -64,7 +64,7 @@ def published_registry(published: Mapping[str, bytes]) -> Registry:
     registry = Registry()
     for card in published.values():
         with suppress(msgspec.DecodeError):
-            registry.add(_job(read_json(card, JobCard)))
+            registry.add(published_job(read_json(card, JobCard)))
     return registry
 
 
@@ -72,7 +72,8 @@ def _elsewhere() -> None:
     raise AssertionError("this job's function is not imported here")
 
 
-def _job(card: JobCard) -> PublishedJob:
+def published_job(card: JobCard) -> PublishedJob:
+    """Return the job that has this card."""
     return PublishedJob(
         base=card.template,
         function=_elsewhere,
@@ -94,7 +95,7 @@ class AnyJob(Registry):
 
     def get(self, name: str) -> JobSpec:
         """Return a job called ``name`` that takes whatever arguments."""
-        return _job(_AnyCard(template=Template(job=name, kind=Kind.ASYNC)))
+        return published_job(_AnyCard(template=Template(job=name, kind=Kind.ASYNC)))
 
     def __contains__(self, name: object) -> bool:
         return True

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 from supervisor.core.effects import drive
-from supervisor.core.jobs.registry import registry
-from supervisor.core.model import PRIORITIES
 from supervisor.operations import Delay
 from supervisor.operations.apply import ApplyResult, carry_out, compare, plan, write
 from supervisor.store.schedules.definitions import Change, Definitions
@@ -28,25 +26,6 @@ mail-kim:
 report:
   job: report.make
   every: 1h
-"""
-
-
-JOBS = """\
-from tenure import job
-
-
-@job("plain")
-def plain() -> None: ...
-
-
-@job("bulky", profile="bulk")
-def bulky() -> None: ...
-"""
-PROFILES = """\
-jobs: [jobs_with_profiles]
-profiles:
-  default: {timeout: 2h, retry: {attempts: 7}}
-  bulk: {timeout: 3h, priority: low}
 """
 
 
@@ -85,24 +64,6 @@ def test_all_forms_of_a_file_mean_the_same(desk: ClusterWithJobs, name: str, tex
 
     assert (again["created"], again["unchanged"]) == (0, 1)
     assert desk.world.stored()["report"].definition.every_ms == 3_600_000
-
-
-def test_a_schedule_has_the_policies_of_the_profile_that_its_job_goes_by(
-    desk: ClusterWithJobs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As one of the configuration has: of the one that the job picks, else of the default."""
-    for table in ("_jobs", "_by_function"):
-        monkeypatch.setattr(registry, table, dict(getattr(registry, table)))  # all jobs follow the profiles
-    desk.write("jobs_with_profiles.py", JOBS)
-    desk.write("tenure.yaml", (desk.directory / "tenure.yaml").read_text() + PROFILES)
-    entries = {job: {"job": job, "every": "1h"} for job in ("plain", "bulky")}
-    assert desk.tenure("apply", "-f", desk.write("s.json", json.dumps(entries))).code == 0
-
-    runs = {name: stored.definition.template for name, stored in desk.world.stored().items()}
-    assert {name: (run.timeout_s, run.retry.attempts, run.priority) for name, run in runs.items()} == {
-        "plain": (7200, 7, PRIORITIES["normal"]),
-        "bulky": (10_800, 7, PRIORITIES["low"]),
-    }
 
 
 @pytest.mark.parametrize("count", [2_000, pytest.param(10_000, marks=pytest.mark.long)])

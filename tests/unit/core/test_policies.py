@@ -76,7 +76,7 @@ def test_a_job_that_runs_at_most_once_is_never_retried(known: Registry) -> None:
 
 
 def test_a_soft_timeout_beyond_the_timeout_of_the_profile_is_derived_anew(known: Registry) -> None:
-    """It could never fire."""
+    """It could never fire; and is the job's own again once the timeout of a reload leaves room for it."""
 
     @job("slow", timeout=600, soft_timeout=500)
     def slow() -> None: ...
@@ -88,6 +88,10 @@ def test_a_soft_timeout_beyond_the_timeout_of_the_profile_is_derived_anew(known:
 
     assert known.get("slow").base.soft_timeout_s == 500.0
     assert (known.get("quick").base.timeout_s, known.get("quick").base.soft_timeout_s) == (10.0, None)
+    known.use({"short": {**NORMAL, "timeout_s": 400.0}})
+    assert (known.get("quick").base.timeout_s, known.get("quick").base.soft_timeout_s) == (400.0, 200.0)
+    known.use({})
+    assert (known.get("quick").base.timeout_s, known.get("quick").base.soft_timeout_s) == (300.0, 200.0)
 
 
 def test_profiles_that_say_what_is_built_in_leave_a_job_as_it_is(known: Registry) -> None:

@@ -15,6 +15,7 @@ from supervisor.core.jobs.registry import DuplicateJobError, JobSpec, Registry, 
 from supervisor.core.model import Kind
 from supervisor.core.retry import Retry
 from supervisor.roles.worker.attempt.context import Context
+from supervisor.store.queues.jobs import published_job
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -280,12 +281,12 @@ def test_a_published_card_routes_and_checks_names_without_the_function() -> None
 
     card = msgspec.json.decode(module.registry.cards()["carded"], type=JobCard)
 
-    template = card.instantiate({"number": 1}, priority=2)
+    template = published_job(card).template({"number": 1}, priority=2)
     assert (template.kind, template.queue, template.priority, template.retry.attempts) == (Kind.ASYNC, "mail", 2, 7)
     with pytest.raises(ArgumentsError, match="takes no argument 'context'"):
-        card.instantiate({"number": 1, "context": {}})
+        published_job(card).template({"number": 1, "context": {}})
     with pytest.raises(ArgumentsError, match="needs 'number'"):
-        card.instantiate({})
+        published_job(card).template({})
 
 
 def test_the_real_registry_is_the_one_that_job_fills() -> None:
