@@ -63,6 +63,7 @@ class Agent:
         self._digest = schedules_digest(definitions) if definitions else ""
         self._report = AgentReport()
         self._following = ConfigFollower(child)
+        self._ingest: Ingest | None = None  # where lists are configured
         keys = Keys(child.settings.cluster)
         self._tree = TreeView(child.board, child.board.rows[child.slot_names.index("scheduler")], child.clock)
         self._watchdog = Watchdog()
@@ -183,6 +184,8 @@ class Agent:
         if brief := self._following.brief(number):
             self._elector.bring(brief.schedules_digest)
             self._duties.publish(brief.cards)
+            if self._ingest is not None:
+                self._ingest.follow(brief.cards)
 
     def _found_redis(self, address: str) -> None:
         """Publish the address of Redis, from the search of the elector; empty while sentinels replace the master."""
@@ -249,16 +252,15 @@ class Agent:
         )
         tasks: list[PeriodicTask] = [cancellations, commands]
         if channels := settings.cloudforet.ingested():
-            tasks.append(
-                Ingest(
-                    call=self._run_call,
-                    bridges=Bridges(keys),
-                    channels=channels,
-                    registry=registry,
-                    clock=self._clock,
-                    report=self._report,
-                )
+            self._ingest = Ingest(
+                call=self._run_call,
+                bridges=Bridges(keys),
+                channels=channels,
+                registry=registry,
+                clock=self._clock,
+                report=self._report,
             )
+            tasks.append(self._ingest)
         retention = Retention.of(run=self._run_call, queues=queues, limits=settings.queues)
         return tasks if retention is None else [*tasks, retention]
 

@@ -21,6 +21,7 @@ from supervisor.core.units import MILLISECOND_NS, NEVER_NS
 from supervisor.roles.agent.sessions.tasks import FORGET_PERIOD_NS, SessionTasks
 from supervisor.settings.sections.queues import QueueSettings
 from supervisor.store.queues.bridges import INGEST_MAX, Bridges
+from supervisor.store.queues.jobs import published_registry
 from supervisor.store.queues.runs import Queues
 from supervisor.telemetry.metrics import CLOUDFORET_INGESTED, ENQUEUED, REDIS_ERRORS
 
@@ -217,6 +218,12 @@ class Ingest:
     def __post_init__(self, channels: Mapping[str, str]) -> None:
         self._channels = dict(channels)
         self._refused_until_ns: dict[str, int] = {}
+
+    def follow(self, cards: Mapping[str, str]) -> None:
+        """Make runs by the jobs that a reload left: those that are imported here follow the profiles of the start."""
+        found = published_registry({name: card.encode() for name, card in cards.items()})
+        if RUN_JOB in found:
+            self.registry = found
 
     def run(self, now_ns: int) -> None:
         """Move the messages of each list."""

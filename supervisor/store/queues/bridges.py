@@ -70,7 +70,8 @@ class Bridges(CallBuilder):
 def _parts(template: Template, queue: str, argument: str, now_ms: int) -> tuple[bytes, bytes, bytes]:
     """Return the data of a run of ``template`` around the value of its id and that of one argument."""
     routed = msgspec.structs.replace(template, queue=queue, args={**template.args, argument: _VALUE})
-    data = pack(Envelope(id=_ID, template=routed, enqueued_ms=now_ms)).data
+    late_ms = None if template.start_deadline_s is None else now_ms + round(1000 * template.start_deadline_s)
+    data = pack(Envelope(id=_ID, template=routed, enqueued_ms=now_ms, not_after_ms=late_ms)).data
     before, _, rest = data.partition(f'"{_ID}"'.encode())
     between, _, after = rest.partition(f'"{_VALUE}"'.encode())
     assert after

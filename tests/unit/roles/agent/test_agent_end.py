@@ -91,10 +91,12 @@ class Stage:
     def _note(self, event: str, **fields: Any) -> None:
         self.told.append({"event": event, **fields})
 
-    def end(self, *, grace_s: float = 20.0, **reloaded: Any) -> float:
+    def end(self, *, grace_s: float = 20.0, lists: Any = None, **reloaded: Any) -> float:
         """Let it run until it is asked to end; return the seconds that the end took."""
         child = ChildContext(
-            settings=Settings(supervision=SupervisionSettings(grace_s=grace_s)),
+            settings=Settings.model_validate(
+                {"supervision": SupervisionSettings(grace_s=grace_s), "cloudforet": {"queues": lists or {}}}
+            ),
             replica="r1",
             name="agent",
             slot=0,
@@ -156,10 +158,17 @@ def test_an_agent_that_starts_after_a_reload_publishes_the_jobs_that_the_reload_
     stage.redis = PublishingRedis(stage.clock, end_at=2, by=signal.SIGTERM)
     stage.board.header.config_epoch = 3
 
+    followed: list[Any] = []
+    ingest: Any = type("_Ingest", (), {"name": "ingest", "period_ns": 1, "run": lambda *_: None})
+    ingest.__init__ = lambda _self, **_parts: None
+    ingest.follow = lambda _self, cards: followed.append(cards)
+    monkeypatch.setattr(agent_main, "Ingest", ingest)
+
     class Reloaded:
         def brief(self, number: int) -> Brief:
             return Brief("digest", {f"job.of.{number}": "{}"})
 
-    stage.end(config_epoch=3, handover=Reloaded())
+    stage.end(config_epoch=3, handover=Reloaded(), lists={"q": {"bridge": "ingest"}})
 
     assert ["job.of.3" in args for args in stage.redis.published] == [True]
+    assert followed == [{"job.of.3": "{}"}], "and makes runs of SpaceONE's messages by them"
