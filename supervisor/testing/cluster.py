@@ -94,7 +94,7 @@ class Cluster:
         self._world = World(Server(Keys("test")), seed=seed, start_ms=round(begin.timestamp() * 1000))
         self._lease_s, self._exits = parse_duration(lease), ExitStack()
         self._exits.enter_context(driven_time(self._world.server_time_s))
-        definitions = definitions_of(schedules or {}, profiles or {}, calendars or {}, jobs)
+        definitions = definitions_of(schedules or {}, profiles or {}, calendars or {}, jobs, until=self._exits)
         self._clock = ReplicaClock(self._world)
         self._replicas = {
             name: Replica(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from types import MappingProxyType
 from typing import Any
 
@@ -19,7 +20,7 @@ from supervisor.settings.schedules.calendars import calendar_faults, faults_of_c
 from supervisor.settings.schedules.complete import complete, import_jobs
 from supervisor.settings.schedules.declarations import with_declared
 from supervisor.settings.schedules.definitions import definition_of
-from supervisor.settings.schedules.profiles import expanded
+from supervisor.settings.schedules.profiles import expanded, policies_of
 from supervisor.settings.schedules.rules import faults_of
 from supervisor.settings.schedules.settings import NamedCalendarSettings, ScheduleSettings
 from supervisor.settings.schedules.template import template_of
@@ -60,14 +61,22 @@ def definitions_of(
     profiles: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     calendars: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     jobs: Sequence[str] = (),
+    *,
+    until: ExitStack | None = None,
 ) -> tuple[ScheduleDef, ...]:
     """Return schedules as a test writes them, and below them those that the modules in ``jobs`` declare.
+
+    Jobs follow the profiles from now on, if any are given, or ``until`` then.
 
     Raises:
         ConfigError: a module cannot be imported, or declares a schedule that is none.
         ValueError: a schedule of the test is none.
     """
     known = settings_of(profiles, calendars)
+    if until is not None:
+        until.callback(registry.use, registry.policies)
+    if profiles:
+        registry.use(policies_of(known.profiles))
     found = tuple(schedule_of(name, dict(entry), known.profiles, known.calendars) for name, entry in schedules.items())
     if not jobs:
         return found

@@ -15,6 +15,7 @@ import tenure
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.jobs import registry as registering
 from supervisor.core.jobs.registry import Registry
+from supervisor.core.model import PRIORITIES
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.producer import connection
 from supervisor.store.producer.producer import Producer
@@ -93,6 +94,16 @@ def test_enqueued_lists_what_waits_and_executes_nothing(enqueued: Callable[..., 
     (order,) = enqueued("orders.confirm")
     assert (order.args, order.queue, order.priority) == ({"order": 7}, "slow", "low")
     assert sent == []
+
+
+def test_what_a_test_enqueues_goes_by_its_profiles() -> None:
+    """As beside a configuration that has them; after the test jobs are as they were."""
+    with ClusterFactory() as factory:
+        cluster = factory(replicas=0, profiles={"default": {"priority": "low"}})
+        tenure.enqueue("mail.send", {"to": "ada"})
+        assert [run.priority for run in cluster.enqueued()] == ["low"]
+
+    assert registering.registry.get("mail.send").base.priority == PRIORITIES["normal"]
 
 
 def test_inline_executes_a_run_before_enqueue_returns(tenure_inline: Cluster) -> None:

@@ -73,12 +73,16 @@ class Registry:
         spec = self._following(spec)
         self._jobs[spec.name] = self._by_function[spec.function] = spec
 
-    def use(self, policies: Policies) -> Policies:
-        """Have every job, also those that come later, follow its profile; return the policies of before."""
-        before, self._policies = self._policies, policies
+    @property
+    def policies(self) -> Policies:
+        """Policies that jobs follow, by profile."""
+        return self._policies
+
+    def use(self, policies: Policies) -> None:
+        """Have every job, also those that come later, follow its profile."""
+        self._policies = policies
         for spec in list(self._jobs.values()):
             self._jobs[spec.name] = self._by_function[spec.function] = self._following(spec)
-        return before
 
     def _following(self, spec: JobSpec) -> JobSpec:
         declared = spec.declared or spec.base
