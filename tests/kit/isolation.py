@@ -153,6 +153,7 @@ def registries() -> Mapping[str, object]:
         known = jobs.registry._jobs
         found["jobs of tests"] = frozenset(name for name, spec in known.items() if _is_of_tests(spec.function))
         found["job policies"] = tuple(sorted(jobs.registry._policies))
+        found["jobs that follow these"] = frozenset(name for name, spec in known.items() if spec.declared is not None)
     if (middleware := loaded.get("supervisor.roles.worker.attempt.middleware")) is not None:
         found["middleware"] = tuple(each for each in middleware._installed if _is_of_tests(type(each)))
     for module, attribute in (

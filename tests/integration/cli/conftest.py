@@ -104,7 +104,6 @@ def invoke(
     """Run the command here; it ends as a process would, by SystemExit."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr(registry, "_policies", registry._policies)  # a command that imports jobs sets its own
     monkeypatch.setattr("supervisor.cli.main._leave", sys.exit)  # threads of other tests are no reason to end all
 
     def run(*arguments: str, stdin: str = "") -> Result:
@@ -116,9 +115,10 @@ def invoke(
         assert isinstance(ended.value.code, int)
         return Result(ended.value.code, out, err)
 
-    known = frozenset(registry._jobs)
+    known, policies = frozenset(registry._jobs), registry.policies
     yield run
     forget_jobs_of_tests(known)
+    registry.use(policies)  # a command that imports jobs sets its own
 
 
 @pytest.fixture
