@@ -28,6 +28,7 @@ from typing import NamedTuple
 
 from supervisor.core.calendars.days import OverExcludedError
 from supervisor.core.calendars.search_limit import SearchLimitError, limit_search
+from supervisor.core.errors import TenureError
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.trigger_kinds import Trigger
 
@@ -149,17 +150,17 @@ def _newest_due(definition: ScheduleDef, trigger: Trigger, mark_ms: int, now_ms:
     return newest
 
 
-def mark_of_pause(definition: ScheduleDef, trigger: Trigger, mark_ms: int, until_ms: int) -> int:
-    """Return the watermark after a pause until ``until_ms``: what was due by then is forgotten.
+def mark_at(definition: ScheduleDef, trigger: Trigger, mark_ms: int, at_ms: int) -> int:
+    """Return the watermark, no lower than ``mark_ms``, once nothing that was due by ``at_ms`` is owed.
 
     What waits for its jitter is not due yet. That can only be the last nominal time, as jitter ends before the next.
     """
-    waiting = None
     if definition.jitter_ms:
-        with suppress(OverExcludedError):
-            waiting = trigger.latest_ms(max(mark_ms, until_ms - definition.jitter_ms), until_ms)
-    is_due = waiting is None or fire_of(definition, trigger, waiting) <= until_ms
-    return max(mark_ms, until_ms if waiting is None or is_due else waiting - 1)
+        with suppress(TenureError):  # its exclusions leave nothing within reach
+            newest = trigger.latest_ms(max(mark_ms, at_ms - definition.jitter_ms), at_ms)
+            if newest is not None and fire_of(definition, trigger, newest) > at_ms:
+                at_ms = newest - 1
+    return max(mark_ms, at_ms)
 
 
 class _Case(NamedTuple):

@@ -19,6 +19,7 @@ from supervisor.core.cron.zones import zone
 from supervisor.core.errors import EXIT_CONFIG, TenureError
 from supervisor.core.model import OWN_TRIGGER, Exclusion, ScheduleDef, When
 from supervisor.core.schedules.calendar_trigger import CalendarTrigger
+from supervisor.core.schedules.catchup import mark_at
 from supervisor.core.schedules.exclusions import exclusions_of
 from supervisor.core.schedules.moved_trigger import MovedTrigger
 from supervisor.core.schedules.neighbours import ALONE, Neighbours
@@ -205,3 +206,8 @@ def due_between(definition: ScheduleDef, after_ms: int, until_ms: int, *, most: 
         return trigger_of(definition).count(after_ms, until_ms, most)
     except TenureError:  # its exclusions leave nothing
         return 0
+
+
+def settled_until(definition: ScheduleDef, mark_ms: int, at_ms: int) -> int:
+    """Return the watermark once nothing that was due by ``at_ms`` is owed, see ``mark_at``."""
+    return mark_at(definition, trigger_of(definition), mark_ms, at_ms) if definition.jitter_ms else max(mark_ms, at_ms)

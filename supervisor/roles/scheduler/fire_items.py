@@ -18,7 +18,7 @@ from typing import NamedTuple
 import msgspec
 
 from supervisor.core.model import scheduled_run_id
-from supervisor.core.schedules.catchup import Owed, Planned, fire_of, following_fire, mark_of_pause, next_fire, owed
+from supervisor.core.schedules.catchup import Owed, Planned, fire_of, following_fire, mark_at, next_fire, owed
 from supervisor.core.schedules.neighbours import Neighbours
 from supervisor.core.schedules.triggers import after_completion_ms, after_end_ms
 from supervisor.roles.scheduler.schedule_cache import CompiledSchedule
@@ -322,7 +322,7 @@ def _paused(seen: Seen, known: CompiledSchedule, moment: DecisionTime) -> Evalua
         return Evaluation(_unless_there(seen, PlanItem(seen, until_ms, wait=known.wait)))
     # The time of the pause never counts as missed, unless that is wanted. What came due since it ended does.
     is_owed = known.definition.on_resume == "catchup"
-    mark_ms = None if is_owed else mark_of_pause(known.definition, known.trigger, seen.mark_ms, until_ms)
+    mark_ms = None if is_owed else mark_at(known.definition, known.trigger, seen.mark_ms, until_ms)
     plan = PlanItem(seen, until_ms, new_mark_ms=mark_ms, wait=known.wait, set_pause="-")
     return Evaluation(plan, is_to_repeat=True)
 

@@ -7,13 +7,12 @@ Guarantees
     replica's last sight of the lost data: a due time that another term decided before that is not run again by
     reason of an old watermark.
     Where another replica led since this one did, its memory is dropped. Due times between the last sight of the lost
-    data and its loss may have run or not: they are not run again, but counted as lost, in the log of schedules, the
-    log and the metrics. So are those that a former leader did not decide, where its lease ended before the loss:
-    another may have led unseen.
+    data and its loss may have run or not: they are not run again, but counted as lost (log of schedules, log, metrics).
+    So are those that a former leader did not decide, where its lease ended before the loss: another may have led
+    unseen. What waited for its jitter then is run.
     A watermark that went back is noticed with the answer that shows it, before anything is fired again by it: the
-    elector would notice only with its next renewal. Also one that this replica remembers of an earlier term: the loss
-    may have been found by those that led since, and reported to nobody. So is a schedule that is about to begin a
-    second time.
+    elector would notice only with its next renewal. Also one that this replica remembers of an earlier term: those that
+    led since may have found the loss, and told nobody. So is a schedule that is about to begin a second time.
 
 Does not guarantee
     That a schedule is in here: a missing one is read when it is due.
@@ -38,7 +37,7 @@ from supervisor.core.schedules.checks import checks_of_definition
 from supervisor.core.schedules.neighbours import Neighbours
 from supervisor.core.schedules.templating import needs_rendering, render
 from supervisor.core.schedules.trigger_kinds import AfterSchedule, Trigger
-from supervisor.core.schedules.triggers import due_between, trigger_of
+from supervisor.core.schedules.triggers import due_between, settled_until, trigger_of
 from supervisor.roles.scheduler.fenced_client import FencedClient
 from supervisor.store.schedules.fire import Schedules, Seed
 from supervisor.store.wire.definition import policy_text, unpack_definition, wait_text
@@ -328,12 +327,13 @@ class Watermarks:
         sighted_ms, lost_until_ms = header.sighted_ms, max(header.lost_until_ms, header.sighted_ms)
         if not sighted_ms:
             return None
-        mark_ms, known_until_ms = sighted_ms, sighted_ms
+        mark_ms, known_until_ms = settled_until(definition, 0, sighted_ms), sighted_ms
         if self._is_sole:  # it decided whatever was decided, and has no mark of what it decided nothing about
-            mark_ms, known_until_ms = self._marks.get(definition.id, sighted_ms), header.held_until_ms
+            mark_ms, known_until_ms = self._marks.get(definition.id, mark_ms), header.held_until_ms
         if lost_until_ms <= known_until_ms:
             return Seed(definition.id, mark_ms, 0)
-        return Seed(definition.id, lost_until_ms, due_between(definition, mark_ms, lost_until_ms, most=MISSED_MAX))
+        until_ms = settled_until(definition, mark_ms, lost_until_ms)
+        return Seed(definition.id, until_ms, due_between(definition, mark_ms, until_ms, most=MISSED_MAX))
 
 
 def _check_id(schedule: str, definition: ScheduleDef) -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor.core.model import Exclusion, Kind, ScheduleDef, Template
-from supervisor.core.schedules.catchup import fire_at_ms, fire_of, mark_of_pause
+from supervisor.core.schedules.catchup import fire_at_ms, fire_of, mark_at
 from supervisor.core.schedules.triggers import trigger_of
 
 TEMPLATE = Template(job="a.b", kind=Kind.ASYNC)
@@ -80,7 +80,7 @@ def test_after_a_pause_all_is_due_that_is_fired_later_and_nothing_else(
     """Against going through every nominal time: what was decided before stays decided."""
     definition = schedule("a", jitter_ms, mode)
     trigger = trigger_of(definition)
-    found = mark_of_pause(definition, trigger, mark_ms, until_ms)
+    found = mark_at(definition, trigger, mark_ms, until_ms)
 
     nominals = [n * HOUR for n in range(12)]
     due = [at for at in nominals if at > mark_ms and fire_of(definition, trigger, at) > until_ms]
@@ -93,4 +93,4 @@ def test_after_a_pause_nothing_waits_where_exclusions_leave_nothing() -> None:
     never = ScheduleDef(
         id="a", template=TEMPLATE, cron="* * * * *", jitter_ms=HOUR, exclude=(Exclusion(cron="* * * * *"),)
     )
-    assert mark_of_pause(never, trigger_of(never), 0, 5 * HOUR) == 5 * HOUR
+    assert mark_at(never, trigger_of(never), 0, 5 * HOUR) == 5 * HOUR

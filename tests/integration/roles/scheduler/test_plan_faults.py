@@ -13,11 +13,13 @@ import pytest
 
 from supervisor.core.election.lease import Term
 from supervisor.core.model import Outcome, ScheduleDef
-from supervisor.core.units import MILLISECOND_NS
+from supervisor.core.schedules.catchup import fire_of
+from supervisor.core.schedules.triggers import trigger_of
+from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.roles.scheduler import firing
 from supervisor.store.schedules.backfills import BackfillCalls, Request
 from supervisor.testing.world import Fate, Network
-from tests.integration.roles.scheduler.planned import EPOCH_MS, TEMPLATE, Planned, every, planned
+from tests.integration.roles.scheduler.planned import EPOCH_MS, FOR_HOURS, TEMPLATE, Planned, every, planned
 
 POSITIONS = range(0, 36, 2)
 FAULTS = ("question", "answer", "repeated", "stalled")
@@ -152,6 +154,28 @@ def test_a_loss_of_data_neither_loses_nor_repeats_a_due_time() -> None:
             plan.run(plan.queues.show(f"s@{EPOCH_MS + second * 1000}")).envelope.maybe_duplicate for second in (20, 30)
         ]
         assert doubtful == [True, False]
+
+
+@pytest.mark.parametrize("is_sole", [True, False], ids=["it_held_the_lease", "its_lease_had_ended"])
+def test_a_loss_of_data_loses_no_due_time_that_waits_for_its_jitter(*, is_sole: bool) -> None:
+    """A leader that began meanwhile remembers no watermark of it, and nobody has decided it."""
+    spread = every(1000, overlap="allow", missed="all", jitter_ms=900_000)
+    fire_s = (fire_of(spread, trigger_of(spread), EPOCH_MS + 400_000) - EPOCH_MS) / 1000
+    with planned(spread, **FOR_HOURS) as plan:
+        plan.until(410)
+        plan.leader.kill()
+        plan.until(480)
+        plan.leader.start()
+        plan.until(600)
+        if not is_sole:
+            plan.leader.pause(100 * SECOND_NS)
+            plan.until(690)
+        plan.server.empty()
+        plan.until(fire_s - 1)
+        assert plan.fired() == []
+        plan.until(fire_s + 2)
+        assert plan.fired() == [400]
+        assert plan.state().counters.missed == 0
 
 
 def test_what_must_not_run_twice_is_counted_as_missed_where_a_loss_of_data_leaves_doubt() -> None:
