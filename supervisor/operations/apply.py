@@ -34,7 +34,7 @@ from supervisor.store.schedules.definitions import (
     page_of,
     with_followers,
 )
-from supervisor.store.schedules.reads import Record, Views, change_of
+from supervisor.store.schedules.reads import Record, Views, addition_of, change_of
 from supervisor.store.wire.definition import pack_definition
 from supervisor.telemetry.masking import mask_entry
 
@@ -170,7 +170,13 @@ def compare(keys: Keys, wanted: Sequence[ScheduleDef], *, tell: Tell = untold) -
     found: list[Compared] = []
     for batch in slices(wanted, BATCH_MAX):
         stored = yield from one(Views(keys).inspect([each.id for each in batch]))
-        found += [compared(each, now.record, now.now_ms) for each, now in zip(batch, stored, strict=True)]
+        renamed = {each.renamed_from for each in batch} - {""}
+        formers = (yield from one(Views(keys).inspect(sorted(renamed)))) if renamed else []
+        former = {each.id: each.record for each in formers}
+        found += [
+            compared(each, now.record, now.now_ms, former=former.get(each.renamed_from))
+            for each, now in zip(batch, stored, strict=True)
+        ]
         tell(len(found))
     return found
 
@@ -224,10 +230,12 @@ def remove(keys: Keys, records: Sequence[Record], result: ApplyResult, *, tell: 
             result.refused.append((each.schedule, each.why))
 
 
-def compared(definition: ScheduleDef, record: Record | None, now_ms: int) -> Compared:
-    """Return how ``definition`` relates to ``record``, which is stored under its id."""
+def compared(definition: ScheduleDef, record: Record | None, now_ms: int, *, former: Record | None = None) -> Compared:
+    """Return how ``definition`` relates to ``record``, stored under its id, and ``former``, under that of before."""
     if record is None:
-        return Compared(DefinitionDifference.CREATED, definition.id, Change(definition=definition, expected_revision=0))
+        former = former if former is not None and former.is_dynamic else None
+        change = addition_of(definition, former=former, expected_revision=0)
+        return Compared(DefinitionDifference.CREATED, definition.id, change)
     if record.body == pack_definition(definition) and record.is_dynamic:
         return Compared(DefinitionDifference.UNCHANGED, definition.id, revision=record.revision)
     change, old = change_of(record, definition, now_ms=now_ms, expected_revision=record.revision)

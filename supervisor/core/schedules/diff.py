@@ -82,14 +82,18 @@ def kept_mark_ms(old: ScheduleDef, new: ScheduleDef, *, mark_ms: int, now_ms: in
 
 @limit_search
 def unlisted_runs(old: ScheduleDef, new: ScheduleDef, *, mark_ms: int) -> list[str]:
-    """Return the ids of the latest runs of ``old`` where ``new`` needs to know which are unfinished; oldest first.
+    """Return the ids of the latest runs of ``old`` where nobody would find those that are unfinished; oldest first.
 
-    Under ``overlap: allow`` nobody keeps a list. Which of them are unfinished, their queue knows.
+    Under ``overlap: allow`` there is no list. A stricter policy needs one, and so does ``new`` where its own id, times
+    and queue would not lead to them, for a stricter one that follows. Which are unfinished, their queue knows.
     """
-    if old.overlap != "allow" or new.overlap == "allow":
+    if old.overlap != "allow":
         return []
     try:
         trigger = trigger_of(old)
+        found_by = (new.id, new.template.queue, trigger_of(new))
+        if new.overlap == "allow" and found_by == (old.id, old.template.queue, trigger):
+            return []
         count = min(max(UNLISTED_MIN, new.max_running), OWED_MAX)
         nominals = trigger.newest(mark_ms - UNLISTED_AGE_MS, mark_ms, count)
     except TenureError:

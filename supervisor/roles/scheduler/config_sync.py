@@ -50,11 +50,10 @@ from supervisor.store.schedules.definitions import (
     page_of,
     with_followers,
 )
-from supervisor.store.schedules.reads import Record, RecordPage, Views, change_of
+from supervisor.store.schedules.reads import Record, RecordPage, Views, addition_of, change_of
 from supervisor.store.wire.definition import pack_definition, unpack_definition
 
 TOLD_MAX = 20  # ids that are told by name
-
 RETRY_NS = 1000 * MILLISECOND_NS
 REFUSED_NS = 60_000 * MILLISECOND_NS
 """How long after a clash all is compared again, at once if this set removed one: what was in the way may be gone."""
@@ -91,6 +90,7 @@ class _SyncRound:
     missing: dict[str, int] = field(default_factory=dict)  # ids of the set not met yet, by their place in it
     differing: list[Change] = field(default_factory=list)
     surplus: list[str] = field(default_factory=list)
+    renamed: dict[str, Change] = field(default_factory=dict)  # by its new id, what some of ``surplus`` are now
     clashes: list[str] = field(default_factory=list)
     done: int = 0  # of ``differing``, then of ``surplus``
     width: int = BATCH_MAX  # how many of them are asked about next: halved by a refusal, doubled by an answer
@@ -126,6 +126,7 @@ class ConfigSync:
         self._report = report
         self._show_life = show_life
         self._places = {each.id: place for place, each in enumerate(definitions)}
+        self._heirs = {each.renamed_from: each for each in definitions}
         self._is_idle = not definitions and not allow_empty
         self._digest = "" if self._is_idle else schedules_digest(definitions)
         self._round = _SyncRound(nonce="")
@@ -215,8 +216,8 @@ class ConfigSync:
             self._meet(record, page.now_ms)
         now.cursor, now.now_ms, now.width = page.cursor, page.now_ms, min(BATCH_MAX, 2 * now.width)
         if now.cursor == "0":
-            missing = (self._definitions[place] for place in now.missing.values())
-            now.differing += [Change(definition=settled(each, None, page.now_ms)) for each in missing]
+            missing = (settled(self._definitions[place], None, page.now_ms) for place in now.missing.values())
+            now.differing += [now.renamed.get(each.id) or Change(definition=each) for each in missing]
             now.differing = with_followers(now.differing)
             now.phase = SyncPhase.END if now.clashes else SyncPhase.WRITE
 
@@ -227,15 +228,17 @@ class ConfigSync:
         if place is None:
             if not record.is_dynamic and record.id not in self._places:
                 now.surplus.append(record.id)
+                if (heir := self._heirs.get(record.id)) is not None:
+                    self._show_life()
+                    now.renamed[heir.id] = addition_of(settled(heir, None, now_ms), former=record)
             return
         if record.is_dynamic:
             now.clashes.append(record.id)
             return
         definition = _settled(self._definitions[place], record.body, now_ms)
-        if record.body == pack_definition(definition):
-            return
-        self._show_life()
-        now.differing.append(change_of(record, definition, now_ms=now_ms)[0])
+        if record.body != pack_definition(definition):
+            self._show_life()
+            now.differing.append(change_of(record, definition, now_ms=now_ms)[0])
 
     def _write(self, term: Term) -> Steps[None]:
         now = self._round
@@ -272,13 +275,10 @@ class ConfigSync:
 
     def _note(self, batch: Sequence[Change], defined: Changed[DefineCode]) -> None:
         now = self._round
+        lists = {DefineCode.CREATED: now.added, DefineCode.CHANGED: now.changed, DefineCode.CLASH: now.clashes}
         for change, (code, _) in zip(batch, defined.results, strict=True):
-            if code is DefineCode.CREATED:
-                now.added.append(change.definition.id)
-            elif code is DefineCode.CHANGED:
-                now.changed.append(change.definition.id)
-            elif code is DefineCode.CLASH:
-                now.clashes.append(change.definition.id)
+            if code in lists:
+                lists[code].append(change.definition.id)
 
     def _remove(self, term: Term) -> Steps[None]:
         now = self._round

@@ -13,10 +13,11 @@ from supervisor.core.json_values import read_json
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules import checks
 from supervisor.core.schedules.diff import kept_mark_ms, unlisted_runs
+from supervisor.core.schedules.manual_runs import changed_run_id
 from supervisor.store.schedules.definitions import DYNAMIC, Change
 from supervisor.store.scripts import Call, CallBuilder
 from supervisor.store.wire.codec import chunks, cut, foreign_moment, foreign_number, foreign_numbers, number, text
-from supervisor.store.wire.definition import StoredDefinition, unpack_definition
+from supervisor.store.wire.definition import StoredDefinition, timing_digest, unpack_definition
 from supervisor.store.wire.fire import NO_COUNTERS, Counters, counters_of
 
 PAGE = 250
@@ -213,15 +214,32 @@ def change_of(
         old = record.definition()
     except msgspec.DecodeError:
         return Change(definition=definition, expected_revision=expected_revision), None
-    runs = unlisted_runs(old, definition, mark_ms=record.mark_ms)
     change = Change(
         definition=definition,
         expected_revision=expected_revision,
         seen_revision=record.revision,
         kept_mark_ms=kept_mark_ms(old, definition, mark_ms=record.mark_ms, now_ms=now_ms),
-        unlisted=[f"{old.template.queue} {run}" for run in runs],
+        unlisted=_unlisted(old, definition, record.mark_ms),
     )
     return change, old
+
+
+def addition_of(
+    definition: ScheduleDef, *, former: Record | None = None, expected_revision: int | None = None
+) -> Change:
+    """Return the change that adds ``definition``; ``former`` is stored under the name that it had before."""
+    try:
+        runs = [] if former is None else _unlisted(former.definition(), definition, former.mark_ms)
+    except msgspec.DecodeError:
+        runs = []
+    return Change(definition=definition, expected_revision=expected_revision, unlisted=runs)
+
+
+def _unlisted(old: ScheduleDef, new: ScheduleDef, mark_ms: int) -> list[str]:
+    """Return what ``unlisted_runs`` finds, and the run that the latest change of timing caused, with their queue."""
+    runs = unlisted_runs(old, new, mark_ms=mark_ms)
+    changed = [changed_run_id(old.id, timing_digest(old))] if runs else []
+    return [f"{old.template.queue} {run}" for run in runs + changed]
 
 
 def _record(name: Any, stored: bytes, *neighbours: Any, is_live: bool) -> Record:

@@ -80,7 +80,9 @@ local function add(d, set, now)
   return whole((memory and memory.revision or forgotten_revision()) + 1)
 end
 
--- Under `allow` no list of unfinished runs is kept: a policy that needs one begins with those that are still there.
+-- Under `allow` no list of unfinished runs is kept: a policy that needs one begins with those that are still there, also
+-- with those of former definitions that left them in the list.
+local LISTED_MAX = 1000
 local function list_runs(d)
   local id, listed = d.id, unfinished(d.id)
   local seen = {}
@@ -91,7 +93,7 @@ local function list_runs(d)
     listed[#listed + 1] = not seen[line] and line or nil
   end
   if #listed > 0 then
-    redis.call('HSET', keys.schedule_live, id, table.concat(listed, '\n'))
+    redis.call('HSET', keys.schedule_live, id, table.concat(listed, '\n', math.max(1, #listed - LISTED_MAX + 1)))
   end
 end
 
@@ -163,15 +165,15 @@ local function define(i, set, now)
     code, new_revision = 'CHANGED', whole(tonumber(revision) + 1)
     redis.call('HDEL', keys.schedule_invalid, id)
     begin_without(d, old_json)
-    if d.unlisted ~= '' then
-      list_runs(d)
+  end
+  if d.unlisted ~= '' then
+    list_runs(d)
+  end
+  if revision and timing ~= old_timing then
+    if followed_by(json) then
+      keep_floor(id, old_json, FLOOR_MS)
     end
-    if timing ~= old_timing then
-      if followed_by(json) then
-        keep_floor(id, old_json, FLOOR_MS)
-      end
-      retime(d, revision, now)
-    end
+    retime(d, revision, now)
   end
   list_follower(id, old_json, json)
   list_expectations(id, json, now)

@@ -151,7 +151,7 @@ local function enqueue(n, item, policy)
     promised[#promised + 1] = whole(tonumber(item.nominal) + policy.within)
     promised[#promised + 1] = id
   end
-  if policy.overlap ~= 'allow' or policy.is_delayed then
+  if policy.overlap ~= 'allow' or policy.is_delayed or item.what == 'start' then -- a follower's: no trigger names them
     local lines = policy.overlap == 'allow' and latest(n) or live(n)
     lines[#lines + 1] = group.queue .. ' ' .. id
   end
