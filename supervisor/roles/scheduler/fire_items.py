@@ -180,6 +180,8 @@ def _chain(
     ready: DueSchedule, moment: DecisionTime, found: Owed, limit: int, show_life: Callable[[], None], *, bytes_max: int
 ) -> list[FireItem]:
     missed, why = sum(found.missed.values()), _why(found.missed)
+    if missed and ready.nominal_ms <= moment.doubtful_until_ms:
+        why = "".join(sorted({*why, LOST}))  # those that are left out may have run: for a backfill
     next_ms = found.next_fire_ms
     if next_ms is None:
         next_ms = _next(ready._replace(following=None), moment)
@@ -213,7 +215,7 @@ def _asked(ready: DueSchedule, moment: DecisionTime, decision: _Decision) -> Fir
         refusal = known.checks.refusal(decision.nominal_ms, moment.now_ms, known.trigger)
         if refusal is not None:
             item = _item(ready, moment, decision, is_missed=True)
-            return item._replace(missed=1, why=refusal.letter, refusal=refusal)
+            return item._replace(missed=1, why=refusal.letter + item.why, refusal=refusal)
     return _item(ready, moment, decision)
 
 
@@ -234,8 +236,8 @@ def _item(ready: DueSchedule, moment: DecisionTime, decision: _Decision, *, is_m
     if nominal_ms != ready.nominal_ms and not is_missed:
         delay_ms = fire_of(known.definition, known.trigger, nominal_ms) - nominal_ms
     return FireItem(
-        schedule, known.revision, mark_ms, nominal_ms, new_mark_ms, next_ms, run, known.policy, what, job=known.job,
-        is_doubtful=is_doubtful, delay_ms=delay_ms,
+        schedule, known.revision, mark_ms, nominal_ms, new_mark_ms, next_ms, run, known.policy, what,
+        why=LOST if is_doubtful else "", job=known.job, is_doubtful=is_doubtful, delay_ms=delay_ms,
     )  # fmt: skip
 
 
@@ -251,9 +253,9 @@ def _extra(
         run = known.run(seen.schedule, nominal_ms, moment.now_ms, cause=cause, is_doubtful=is_doubtful)
     item = FireItem(
         seen.schedule, known.revision, seen.mark_ms, nominal_ms, nominal_ms, None, run, known.policy, what,
-        job=known.job, is_doubtful=is_doubtful, delay_ms=delay_ms,
+        why=LOST if is_doubtful else "", job=known.job, is_doubtful=is_doubtful, delay_ms=delay_ms,
     )  # fmt: skip
-    return item._replace(missed=1, why=LOST) if is_lost else item
+    return item._replace(missed=1) if is_lost else item
 
 
 def _why(missed: Mapping[str, int]) -> str:

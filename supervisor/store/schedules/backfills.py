@@ -231,6 +231,8 @@ def known_of(inspection: Inspection) -> SchedulePast:
         since_ms=min(each.from_ms + (each.code == "M") for each in stretches)
         if len(stretches) >= STRETCHES_MAX
         else None,
-        lost=tuple((each.from_ms, each.to_ms) for each in stretches if REASONS[LOST] in each.reasons),
+        lost=tuple(
+            (each.from_ms - (each.code != "M"), each.to_ms) for each in stretches if REASONS[LOST] in each.reasons
+        ),
         waiting=frozenset(inspection.first_buffered_ms),
     )

@@ -104,7 +104,7 @@ class FireItem(NamedTuple):
     policy: str = "skip 1 0 30000 - - -"  # see policy_text of wire/definition
     what: What = What.DUE
     missed: int = 0
-    why: str = ""  # letters of schedule_state.REASONS
+    why: str = ""  # letters of schedule_state.REASONS: of what is missed, or of the doubt about ``nominal_ms``
     job: str = ""  # for reports
     refusal: FireRefusal | None = None  # what kept ``nominal_ms`` from being fired, for reports
     delay_ms: int = 0  # of its jitter, for reports
@@ -116,7 +116,7 @@ class FireItem(NamedTuple):
         run = self.run
         line = (
             f"{self.what.value} {self.revision} {self.mark_ms} {self.nominal_ms} {self.new_mark_ms} {next_ms} "
-            f"{self.missed}{self.why if self.missed else ''} {self.schedule} {run.run_id or '-'}"
+            f"{self.missed}{self.why} {self.schedule} {run.run_id or '-'}"
         )
         return line, f"{self.policy} {run.queue or '-'}", run.data
 

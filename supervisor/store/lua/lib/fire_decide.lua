@@ -188,15 +188,17 @@ local function note(n, item, code, letter)
   if letter == 'F' and extend(n, item) then return end
   local st, is_after = state(n), false
   if missed ~= '0' then
-    is_after = tonumber(item.new_mark) > tonumber(nominal) -- those missed are newer than the one that runs
+    is_after = code ~= 'MISSED' and tonumber(item.new_mark) > tonumber(nominal) -- newer than the one that was decided
     state_add(st, 3, tonumber(missed))
     if not is_after then
-      state_stretch(st, 'M' .. item.why, mark, nominal, tonumber(missed), revision, mark, now)
+      local to = code == 'MISSED' and item.new_mark or nominal
+      state_stretch(st, 'M' .. item.why, mark, to, tonumber(missed), revision, mark, now)
     end
   end
   if COUNTED[code] then
     state_add(st, COUNTED[code], 1)
-    state_stretch(st, letter, nominal, nominal, 1, revision, (missed == '0' and letter ~= 'U') and mark or '', now)
+    local doubt = code ~= 'FIRED' and string.match(item.why, 'l') or '' -- it may have run before Redis lost that
+    state_stretch(st, letter .. doubt, nominal, nominal, 1, revision, (missed == '0' and letter ~= 'U') and mark or '', now)
   end
   if is_after then
     state_stretch(st, 'M' .. item.why, nominal, item.new_mark, tonumber(missed), revision, mark, now)

@@ -211,3 +211,36 @@ def test_a_backfill_runs_nothing_again_that_may_have_run_before_redis_lost_that(
         made_up = plan.fetch()
         assert set(made_up).isdisjoint(ran)
         assert made_up == [f"s@{EPOCH_MS + second * 1000}" for second in (60, 70)]
+
+
+@pytest.mark.parametrize("is_once", [False, True], ids=["at_least_once", "at_most_once"])
+@pytest.mark.parametrize(
+    ("overlap", "missed"),
+    [("allow", "latest"), ("allow", "earliest"), ("skip", "all"), ("skip", "earliest"), ("buffer_one", "all")],
+)
+def test_a_backfill_runs_nothing_again_that_ran_between_a_copy_and_its_restore(
+    overlap: str, missed: str, *, is_once: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever the plan makes of it: missed by the policy, skipped since a run of the copy is unfinished, buffered."""
+    template = msgspec.structs.replace(TEMPLATE, at_most_once=is_once)
+    with planned(every(10, overlap=overlap, missed=missed, template=template)) as plan:
+        ran, copies = [], []
+        for second in (11, 21, 31, 41, 51, 61):
+            plan.until(second)
+            copies.append(plan.server.snapshot())
+            ran += plan.fetch()
+            plan.end(ran[-1])
+        plan.server.restore(copies[1])
+        monkeypatch.setattr("tests.integration.roles.scheduler.planned.SESSION", "w/worker-1/1")
+        plan.until(82)
+        plan.finish()
+        plan.until(105)
+        plan.finish()
+        request = Request(from_ms=EPOCH_MS, until_ms=EPOCH_MS + 100_000)
+        plan.run(BackfillCalls(plan.keys).add("b", "s", request, limit=100, is_forced=False))
+        plan.world.executed()
+        plan.advance(5)
+        made_up = plan.fetch()
+        assert len(ran) == 6
+        assert set(made_up).isdisjoint(ran)
+        assert f"s@{EPOCH_MS}" in made_up
