@@ -88,7 +88,9 @@ def read_minute(node: Node, path: Path, report: ImportReport) -> Minute | None:
 UNITS = {"seconds": TimingKind.INTERVAL, "hours": TimingKind.HOURLY}
 _ONE = Interval(Decimal(1), has_unit=False)
 _DAY_HOURS = 24
+_FIELDS = 5
 _FIELDS_WITH_SECONDS = 6
+_STEPS = re.compile(r"(?:^|(?<=,))\*(?=/)")  # the star of ``*/2``
 _NAMES = {
     TimingKind.INTERVAL: "an interval schedule",
     TimingKind.HOURLY: "an hourly schedule",
@@ -209,8 +211,12 @@ class TimingReader:
             return None
         if len(fields) == _FIELDS_WITH_SECONDS:
             self._report.remark(rule, (*self._path, "rule"), "its last field is seconds")
-        cron = " ".join((fields[-1], *fields[:-1])) if len(fields) == _FIELDS_WITH_SECONDS else rule.value
-        return {"cron": Node(cron, rule.origin)}, self._options()
+            fields = [fields[-1], *fields[:-1]]
+        if len(fields) >= _FIELDS and (either := _on_either_day(fields)) != fields:
+            words = f"as croniter has it, days that match either {either[-3]} or {either[-1]}, and not both"
+            self._report.remark(rule, (*self._path, "rule"), words)
+            fields = either
+        return {"cron": Node(" ".join(fields), rule.origin)}, self._options()
 
     def _every(self, interval: Interval | None) -> ImportedTrigger | None:
         if interval is None:
@@ -260,6 +266,17 @@ class TimingReader:
     def _complain(self, node: Node | None, key: str, message: str, remedy: str) -> None:
         path = (*self._path, key) if key else self._path
         self._report.problem(node or self._entry, path, message, remedy)
+
+
+def _on_either_day(fields: list[str]) -> list[str]:
+    """Return ``fields`` with steps through all days as ranges, where both fields of days have some.
+
+    For croniter any field but ``*`` restricts the days, and one that matches either field is due. In cron's rule, which
+    is ours, a field that begins with ``*`` restricts nothing alone, and both must match.
+    """
+    *times, day, month, weekday = fields
+    day, weekday = _STEPS.sub("1-31", day), _STEPS.sub("0-7", weekday)
+    return fields if {"*", "?"} & {*day, *weekday} else [*times, day, month, weekday]
 
 
 def _hours(hours: int, at: Minute, origin: str) -> dict[str, Any]:

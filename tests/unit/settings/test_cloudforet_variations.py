@@ -119,6 +119,26 @@ def test_s07_a_cron_rule(cloudforet: CloudforetDesk) -> None:
     assert found["args"]["options"] == {"rule": "*/5 * * * *"}
 
 
+@pytest.mark.parametrize(
+    ("rule", "cron"),
+    [
+        ("0 0 */2 * 1", "0 0 1-31/2 * 1"),
+        ("0 0 13 * */2", "0 0 13 * 0-7/2"),
+        ("0 0 */10,5 * */3", "0 0 1-31/10,5 * 0-7/3"),
+        ("0 0 */2 * 1 30", "30 0 0 1-31/2 * 1"),
+        ("0 0 */2 * *", "0 0 */2 * *"),
+        ("0 0 ? * */2", "0 0 ? * */2"),
+        ("*/5 */2 13 * 5", "*/5 */2 13 * 5"),
+    ],
+)
+def test_s07_steps_in_both_fields_of_days_are_due_on_either(cloudforet: CloudforetDesk, rule: str, cron: str) -> None:
+    """The original reads them by croniter, which takes `*/2` for a restriction, as cron does not: it says so."""
+    text = f"{QUEUES}SCHEDULERS:\n  s: {{backend: pkg.mod.Scheduler, queue: q, rule: '{rule}'}}\n"
+    loaded = cloudforet.loads(text)
+    assert native(loaded, "schedules")["s"]["cron"] == cron
+    assert any("as croniter has it" in each for each in notices(loaded)) is ("1-31" in cron or "0-7" in cron)
+
+
 def test_s08_the_supervisor_with_everything_under_global(cloudforet: CloudforetDesk) -> None:
     """Its schedule and worker load; its connectors are kept; its token lies where nobody reads, so it is suspended."""
     loaded = cloudforet.load(DATA / "s08" / "supervisor.yaml")
