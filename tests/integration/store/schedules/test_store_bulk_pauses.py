@@ -88,6 +88,7 @@ def test_no_pause_with_an_end_replaces_the_definitions(desk: Desk, *, is_selecte
     for by, hours in (("kim", 1), ("lee", 3), ("mia", 2)):
         assert desk.pause(by=by, reason='a "b"\n', for_ms=hours * HOUR_MS, is_selected=is_selected) == [KEPT]
         assert (desk.stored().by, desk.stored().reason, desk.stored().until_ms) == ("definition", "not here", None)
+    assert desk.world.raw.hget(desk.world.keys.schedule_paused, "a").count(b'"beside":') == 1
 
     desk.define(is_paused=False)
     assert (desk.stored().by, desk.stored().reason) == ("lee", 'a "b"\n')
