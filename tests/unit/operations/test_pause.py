@@ -46,11 +46,11 @@ def test_any_number_of_schedules_is_paused_and_resumed_in_their_order() -> None:
     def paused(call: Call[Any]) -> Any:
         ids = [word for word in call.args if str(word).startswith("s")]
         sizes.append(len(ids))
-        return Paused([PauseCode.UNKNOWN if name == "s3" else PauseCode.PAUSED for name in ids], 7, 1)
+        return Paused([(PauseCode.UNKNOWN if name == "s3" else PauseCode.PAUSED, 7) for name in ids], 1)
 
     done = drive(pause(KEYS, names, PauseTerms(by="kim")), paused)
     assert [each.schedule for each in done] == names
-    assert [each.schedule for each in done if not each.is_known] == ["s3"]
+    assert [each.schedule for each in done if each.code is PauseCode.UNKNOWN] == ["s3"]
     assert sizes == [BATCH_MAX, 1]
 
     def resumed(call: Call[Any]) -> Any:
@@ -94,7 +94,7 @@ def test_permission_is_asked_again_for_a_definition_that_changed_since(change: s
             )
             return [Inspection(id="a", record=record)]
         revisions.append(next(word for word in call.args if isinstance(word, int)))
-        return Paused([PauseCode.STALE], None, 1) if change == "pause" else Resumed([(ResumeCode.STALE, 0)], 1)
+        return Paused([(PauseCode.STALE, None)], 1) if change == "pause" else Resumed([(ResumeCode.STALE, 0)], 1)
 
     terms = PauseTerms(by="kim")
     operation: Operation[Any] = (
