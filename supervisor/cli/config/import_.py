@@ -217,12 +217,16 @@ def _nothing_written(imported: Imported, *, skip_invalid: bool) -> str:
     return f"nothing written; --skip-invalid converts the other entries: {len(imported.entries)}"
 
 
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
 def _write(text: str, output: str, *, force: bool) -> int:
     if output == "-":
         click.echo(text, nl=False)
         return 0
     try:
-        with Path(output).open("w" if force else "x", encoding="utf-8") as stream:
+        with open(output, "w" if force else "x", encoding="utf-8", opener=_private) as stream:
             stream.write(text)
     except FileExistsError:
         say(f"error: {output} exists; choose another name, or replace it with --force", err=True)

@@ -37,6 +37,7 @@ from supervisor.importers.crontab.lines import (
     split_command,
     timed,
 )
+from supervisor.importers.crontab.names import name_of
 
 ENTRIES_MAX = 10_000
 
@@ -44,9 +45,6 @@ _NAME_OF_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 _FIELDS = (MINUTE, HOUR, DAY_OF_MONTH, MONTH, DAY_OF_WEEK)
 _RANGE = re.compile(r"(\w+)-(\w+)", re.ASCII)
 _NAME_OF_USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\$?", re.ASCII)
-_SLUG_BREAK = re.compile(r"[^A-Za-z0-9_]+", re.ASCII)
-_REDIRECTION = re.compile(r"[0-9&]*>{1,2}[ \t]*&?[^ \t;&|]+")
-_SLUG_CHARACTERS_MAX = 40
 
 _FOR_MAIL = ("MAILTO", "MAILFROM", "CONTENT_TYPE", "CONTENT_TRANSFER_ENCODING")
 _IGNORED = {
@@ -283,7 +281,7 @@ class _Reader:
 
     def _new_id(self, command: str) -> str:
         """Return an id that stays the same when lines are added elsewhere."""
-        stem = f"{self.source.label}.{_slug(command)}"
+        stem = f"{self.source.label}.{name_of(command)}"
         number, candidate = 1, stem
         while candidate in self.taken:
             number += 1
@@ -304,15 +302,6 @@ class _Reader:
 def _value(field: Field, text: str) -> int:
     """Return the value of a number or name that was found in ``field``."""
     return int(text) if text.isdigit() else field.value_of(text) or 0
-
-
-def _slug(command: str) -> str:
-    """Return the end of ``command`` in letters that an id may hold; the end distinguishes commands best."""
-    words = [word for word in _SLUG_BREAK.split(_REDIRECTION.sub("", command)) if word]
-    slug = words.pop()[-_SLUG_CHARACTERS_MAX:] if words else "command"
-    while words and len(slug) + len(words[-1]) < _SLUG_CHARACTERS_MAX:
-        slug = f"{words.pop()}-{slug}"
-    return slug
 
 
 def _shown(text: str) -> str:

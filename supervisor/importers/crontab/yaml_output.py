@@ -19,6 +19,7 @@ _HEADER = """\
 # Made by `tenure import crontab` from {names}. Read it before you run it:
 # - A schedule runs once per cluster, on one replica; cron ran it on every host that had the file.
 # - Commands run as Tenure's own user, in its environment and what stands under env. Those of other users are paused.
+# - Commands are here with the secrets in them: keep the file from others. Ids of schedules are shown to everybody.
 # - overlap: allow starts a run while an earlier one is unfinished, as cron did; skip is the safer choice.
 # - A command that exits with a code other than 0 has failed; check: false accepts every code, as cron did.
 version: 1

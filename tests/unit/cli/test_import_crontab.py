@@ -24,7 +24,7 @@ def test_a_crontab_becomes_a_configuration_on_standard_output() -> None:
     result = run(CRONTABS / "user", *UTC)
     assert result.exit_code == 0
     schedules = yaml.safe_load(result.stdout)["schedules"]
-    assert schedules["user.bin-report-keep-90"]["timezone"] == "UTC"
+    assert schedules["user.report"]["timezone"] == "UTC"
     assert "MAILTO" in result.stderr
 
 
@@ -33,8 +33,8 @@ def test_of_a_folder_the_files_are_read_that_cron_reads() -> None:
     result = run(CRONTABS / "cron.d", *UTC)
     assert result.exit_code == 0
     assert list(yaml.safe_load(result.stdout)["schedules"]) == [
-        "stats.command-v-stats-stats-1-1",
-        "stats.touch-tmp-seen",
+        "stats.stats",
+        "stats.touch",
     ]
     assert "stats.dpkg-old: not read, because cron ignores files with such a name" in result.stderr
 
@@ -71,16 +71,16 @@ def test_a_crontab_in_cron_s_spool_is_of_the_user_it_is_called_after(
     result = run(named or "." if is_near else f"{tmp_path}/{named}", "--user", "games", *UTC)
 
     schedules = yaml.safe_load(result.stdout)["schedules"]
-    assert schedules["mail.bin-work"]["paused"] is True
-    assert schedules["mail.bin-work"]["pause_reason"].startswith("cron ran this as mail")
-    assert named or "paused" not in schedules["games.bin-work"]
+    assert schedules["mail.work"]["paused"] is True
+    assert schedules["mail.work"]["pause_reason"].startswith("cron ran this as mail")
+    assert named or "paused" not in schedules["games.work"]
     assert len(schedules) == (1 if named else 3)
 
 
 def test_standard_input_is_a_user_crontab() -> None:
     """``crontab -l`` prints one."""
     result = run("-", *UTC, stdin=b"@daily bin/a\n")
-    assert list(yaml.safe_load(result.stdout)["schedules"]) == ["crontab.bin-a"]
+    assert list(yaml.safe_load(result.stdout)["schedules"]) == ["crontab.a"]
 
 
 def test_with_a_problem_nothing_is_written(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_what_is_invalid_can_be_left_out(tmp_path: Path) -> None:
     output = tmp_path / "tenure.yaml"
     result = run(CRONTABS / "broken", "--skip-invalid", "--output", output, *UTC)
     assert result.exit_code == 0
-    assert list(yaml.safe_load(output.read_text())["schedules"]) == ["broken.bin-good"]
+    assert list(yaml.safe_load(output.read_text())["schedules"]) == ["broken.good"]
     assert result.stderr.count("left out: ") == 11
 
 
@@ -152,6 +152,13 @@ def test_an_existing_file_is_replaced_only_when_asked_to(tmp_path: Path) -> None
     assert run(CRONTABS / "user", "--output", output, "--force", *UTC).exit_code == 0
     assert "shell.command" in output.read_text()
     assert run(CRONTABS / "user", "--output", tmp_path / "no" / "where", *UTC).exit_code == 73
+
+
+def test_the_file_is_its_owners_alone(tmp_path: Path) -> None:
+    """A crontab is, and the secrets in its commands come along."""
+    output = tmp_path / "tenure.yaml"
+    assert run(CRONTABS / "user", "--output", output, *UTC).exit_code == 0
+    assert output.stat().st_mode & 0o777 == 0o600
 
 
 def test_an_unknown_zone_is_a_problem_like_the_others() -> None:

@@ -221,8 +221,8 @@ def test_ids_are_unique_and_do_not_depend_on_lines() -> None:
     """An entry keeps its watermark when another is added above it, in any file."""
     before = read("0 1 * * * bin/a --x > /dev/null 2>&1\n0 2 * * * bin/a --x\n")
     after = read("# new\n0 0 * * * bin/new\n\n0 1 * * * bin/a --x > /dev/null 2>&1\n0 2 * * * bin/a --x\n")
-    assert [entry.id for entry in before.entries] == ["tab.bin-a-x", "tab.bin-a-x-2"]
-    assert [entry.id for entry in after.entries] == ["tab.bin-new", "tab.bin-a-x", "tab.bin-a-x-2"]
+    assert [entry.id for entry in before.entries] == ["tab.a", "tab.a-2"]
+    assert [entry.id for entry in after.entries] == ["tab.new", "tab.a", "tab.a-2"]
     twice = [Source(name, "same", "@daily a", has_user=False) for name in ("x/same", "y/same")]
     assert [entry.id for entry in read_crontabs(twice, HOST).entries] == ["same.a", "same.a-2"]
 

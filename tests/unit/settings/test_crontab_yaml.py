@@ -66,7 +66,7 @@ def test_the_text_is_what_a_person_would_write() -> None:
     """Times in quotes, input as a block, the place of origin above each entry."""
     text = to_yaml(entries_of("user"), ["user"])
     assert text.startswith("# Made by `tenure import crontab` from user.")
-    assert "\nversion: 1\njobs: [shell]\nschedules:\n  # user:12\n  # MAILTO=ops@example.org\n  user.bin-report" in text
+    assert "\nversion: 1\njobs: [shell]\nschedules:\n  # user:12\n  # MAILTO=ops@example.org\n  user.report" in text
     assert '    cron: "30 2 * * MON-FRI"\n' in text
     assert "    description: Nightly report for the finance team, kept for ninety days.\n" in text
     assert "      stdin: |\n        Dear team,\n        it is %100\n        Bye\n" in text
