@@ -11,6 +11,8 @@ import re
 from decimal import Decimal
 from typing import Any, NamedTuple
 
+from supervisor.core.cron.errors import CronError
+from supervisor.core.cron.fields import parse
 from supervisor.core.durations import format_duration, parse_duration
 from supervisor.importers.cloudforet.classes import ARGUMENTS, SourceClass, TimingKind
 from supervisor.importers.cloudforet.report import ImportReport, shown
@@ -212,10 +214,10 @@ class TimingReader:
         if len(fields) == _FIELDS_WITH_SECONDS:
             self._report.remark(rule, (*self._path, "rule"), "its last field is seconds")
             fields = [fields[-1], *fields[:-1]]
-        if len(fields) >= _FIELDS and (either := _on_either_day(fields)) != fields:
-            words = f"as croniter has it, days that match either {either[-3]} or {either[-1]}, and not both"
+        if len(fields) >= _FIELDS and (native := _days_of_croniter(fields)) != fields:
+            words = f"as croniter has it, its days are {' '.join(native[-3:])}"
             self._report.remark(rule, (*self._path, "rule"), words)
-            fields = either
+            fields = native
         return {"cron": Node(" ".join(fields), rule.origin)}, self._options()
 
     def _every(self, interval: Interval | None) -> ImportedTrigger | None:
@@ -268,15 +270,29 @@ class TimingReader:
         self._report.problem(node or self._entry, path, message, remedy)
 
 
-def _on_either_day(fields: list[str]) -> list[str]:
-    """Return ``fields`` with steps through all days as ranges, where both fields of days have some.
+def _days_of_croniter(fields: list[str]) -> list[str]:
+    """Return ``fields`` with fields of days that mean here what they mean to croniter.
 
     For croniter any field but ``*`` restricts the days, and one that matches either field is due. In cron's rule, which
-    is ours, a field that begins with ``*`` restricts nothing alone, and both must match.
+    is ours, a field that begins with ``*`` restricts nothing alone, and both must match: steps become ranges. Beside a
+    star a field that names every day is ``*`` to croniter, too, and where there is a ``#``, it alone decides.
     """
     *times, day, month, weekday = fields
+    if "#" in weekday:
+        return fields if day == "?" else [*times, "*", month, weekday]
+    if ("*" in day and _is_every_day("*", weekday)) or ("*" in weekday and _is_every_day(day, "*")):
+        return fields
     day, weekday = _STEPS.sub("1-31", day), _STEPS.sub("0-7", weekday)
     return fields if {"*", "?"} & {*day, *weekday} else [*times, day, month, weekday]
+
+
+def _is_every_day(day: str, weekday: str) -> bool:
+    """Return whether no day is left out where both fields must match; False where they cannot be read."""
+    try:
+        found, every = parse(f"0 0 {day} * {weekday}"), parse("0 0 * * *")
+    except CronError:
+        return False
+    return (found.day_of_month, found.day_of_week) == (every.day_of_month, every.day_of_week)
 
 
 def _hours(hours: int, at: Minute, origin: str) -> dict[str, Any]:

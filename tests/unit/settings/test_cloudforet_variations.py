@@ -129,6 +129,8 @@ def test_s07_a_cron_rule(cloudforet: CloudforetDesk) -> None:
         ("0 0 */2 * *", "0 0 */2 * *"),
         ("0 0 ? * */2", "0 0 ? * */2"),
         ("*/5 */2 13 * 5", "*/5 */2 13 * 5"),
+        ("0 0 */1 * 1", "0 0 1-31/1 * 1"),
+        ("0 0 13 * */1", "0 0 13 * 0-7/1"),
     ],
 )
 def test_s07_steps_in_both_fields_of_days_are_due_on_either(cloudforet: CloudforetDesk, rule: str, cron: str) -> None:
@@ -137,6 +139,28 @@ def test_s07_steps_in_both_fields_of_days_are_due_on_either(cloudforet: Cloudfor
     loaded = cloudforet.loads(text)
     assert native(loaded, "schedules")["s"]["cron"] == cron
     assert any("as croniter has it" in each for each in notices(loaded)) is ("1-31" in cron or "0-7" in cron)
+
+
+@pytest.mark.parametrize(
+    ("rule", "cron"),
+    [
+        ("0 0 */2 * */1", "0 0 */2 * */1"),
+        ("0 0 */2 * 1-7", "0 0 */2 * 1-7"),
+        ("0 0 */2 * sun-sat", "0 0 */2 * sun-sat"),
+        ("0 0 1-31 * */2", "0 0 1-31 * */2"),
+        ("0 0 1-7 * mon#1", "0 0 * * mon#1"),
+        ("0 0 */2 * 5#2", "0 0 * * 5#2"),
+        ("0 0 ? * 5#2", "0 0 ? * 5#2"),
+    ],
+)
+def test_s07_a_field_of_days_that_croniter_passes_over_adds_none(
+    cloudforet: CloudforetDesk, rule: str, cron: str
+) -> None:
+    """Every day beside a star is `*` to it, and nothing counts beside `#`: by either field, each of these was due more often."""
+    text = f"{QUEUES}SCHEDULERS:\n  s: {{backend: pkg.mod.Scheduler, queue: q, rule: '{rule}'}}\n"
+    loaded = cloudforet.loads(text)
+    assert native(loaded, "schedules")["s"]["cron"] == cron
+    assert any("as croniter has it" in each for each in notices(loaded)) is (cron != rule)
 
 
 def test_s08_the_supervisor_with_everything_under_global(cloudforet: CloudforetDesk) -> None:
