@@ -92,37 +92,43 @@ class Cluster:
         begin = datetime.fromisoformat(start) if isinstance(start, str) else start
         assert begin.tzinfo is not None, "start needs a time zone"
         self._world = World(Server(Keys("test")), seed=seed, start_ms=round(begin.timestamp() * 1000))
-        self._lease_s, self._exits = parse_duration(lease), ExitStack()
-        self._exits.enter_context(driven_time(self._world.server_time_s))
-        definitions = definitions_of(schedules or {}, profiles or {}, calendars or {}, jobs, until=self._exits)
-        self._clock = ReplicaClock(self._world)
-        self._replicas = {
-            name: Replica(
-                self._world,
-                self._world.server.keys,
-                name,
-                timing=timing_of(self._lease_s),
-                definitions=definitions,
-                clock=ReplicaClock(self._world),
-                **PATIENT,
-            )
-            for name in (f"r{number}" for number in range(1, replicas + 1))
-        }
-        self._finished, self._is_running = list[Finished](), False
-        self._producer = Producer(
+        self._lease_s = parse_duration(lease)
+        with ExitStack() as exits:  # a wrong argument leaves no clock behind
+            exits.enter_context(driven_time(self._world.server_time_s))
+            definitions = definitions_of(schedules or {}, profiles or {}, calendars or {}, jobs, until=exits)
+            self._clock = ReplicaClock(self._world)
+            self._replicas = {
+                name: Replica(
+                    self._world,
+                    self._world.server.keys,
+                    name,
+                    timing=timing_of(self._lease_s),
+                    definitions=definitions,
+                    clock=ReplicaClock(self._world),
+                    **PATIENT,
+                )
+                for name in (f"r{number}" for number in range(1, replicas + 1))
+            }
+            self._finished, self._is_running = list[Finished](), False
+            self._producer = self._new_producer(is_inline=inline)
+            self._producer.simulate_leadership = partial(SimulatedLeadership, self._world, self._clock)
+            exits.enter_context(substituted(self._producer))
+            self._worker = InlineWorker(self._world.server, self._clock, self._producer)
+            for replica in self._replicas.values():
+                replica.start()
+            self._exits = exits.pop_all()
+
+    def _new_producer(self, *, is_inline: bool) -> Producer:
+        """Return the producer of the application under test."""
+        return Producer(
             RedisSettings(),
             cluster="test",
             clock=self._clock,
-            on_enqueued=(lambda _template, _count: self._run_now()) if inline else None,
+            on_enqueued=(lambda _template, _count: self._run_now()) if is_inline else None,
             open_store=lambda: self._world.server.store,
             open_async_store=lambda: cast("AsyncStore", ImmediateStore(self._world.server.store)),
             in_place_of_waiting=self._run_now,
         )
-        self._producer.simulate_leadership = partial(SimulatedLeadership, self._world, self._clock)
-        self._exits.enter_context(substituted(self._producer))
-        self._worker = InlineWorker(self._world.server, self._clock, self._producer)
-        for replica in self._replicas.values():
-            replica.start()
 
     # Time.
 

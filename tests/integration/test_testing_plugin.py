@@ -306,6 +306,14 @@ def test_a_second_cluster_in_one_test_is_refused(tenure_cluster: Any) -> None:
         tenure_cluster(replicas=1)
 
 
+def test_a_cluster_that_cannot_start_leaves_no_clock_behind(tenure_cluster: Any) -> None:
+    """Every later test of the process was refused for the wrong schedule of one."""
+    wrong = {"note": {"job": "testing.note", "every": "10s", "args": {"txt": "a"}}}
+    with pytest.raises(ValueError, match="takes no argument 'txt'") as refusal:
+        tenure_cluster(schedules=wrong)
+    assert tenure_cluster(schedules=TICK).leader, refusal  # as pytest keeps the error of a test that failed
+
+
 def test_the_history_tells_what_happened(tenure_cluster: Any) -> None:
     """It is what a user puts into the message of an assertion."""
     cluster = tenure_cluster(replicas=1, schedules=TICK)
