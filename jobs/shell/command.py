@@ -118,6 +118,8 @@ def _patience_s(remaining_s: float) -> float:
 def _run_variables(ctx: Context) -> dict[str, str]:
     """Return the environment variables that identify the run to its command."""
     variables = {"TENURE_RUN_ID": ctx.run_id, "TENURE_ATTEMPT": str(ctx.attempt)}
+    if ctx.maybe_duplicate:
+        variables["TENURE_MAYBE_DUPLICATE"] = "1"
     if ctx.schedule is not None:
         variables["TENURE_SCHEDULE"] = ctx.schedule
     if ctx.nominal is not None:

@@ -41,6 +41,7 @@ _OTHERS = frozenset(
         "TENURE_MODULE_PATH",
         "TENURE_RUN_ID",
         "TENURE_ATTEMPT",
+        "TENURE_MAYBE_DUPLICATE",
         "TENURE_SCHEDULE",
         "TENURE_NOMINAL",
     }

@@ -21,7 +21,7 @@ def job_context(
         job: name of the job.
         run_id: identity of the run.
         nominal: when the schedule says that the run was due, with its time zone; None: no schedule made it.
-        **fields: further fields of ``Context``: ``attempt``, ``fence``, ``schedule``, ``parent``, ``queue`` and others.
+        **fields: further fields of ``Context``: ``attempt``, ``fence``, ``schedule``, ``maybe_duplicate`` and others.
 
     Raises:
         ValueError: ``nominal`` has no time zone.

@@ -78,6 +78,7 @@ def _running_row(each: RunningRun) -> dict[str, Any]:
         "queue": each.queue,
         "job": each.envelope.template.job if each.envelope else None,
         "attempt": each.attempt,
+        "maybe_duplicate": each.envelope.maybe_duplicate if each.envelope else None,
         "fetched": moment(each.fetched_ms),
         "session": each.session,
     }
@@ -114,6 +115,7 @@ def _record(view: RunView) -> dict[str, Any]:
         "outcome": status.outcome,
         "schedule": envelope.schedule if envelope else None,
         "nominal": moment(envelope.nominal_ms) if envelope else None,
+        "maybe_duplicate": (envelope.maybe_duplicate or None) if envelope else None,
         "arguments": sorted(status.arguments),
         "limits": view.limits.split(";") if view.limits else None,
         "waits_for": _why_blocked(view),

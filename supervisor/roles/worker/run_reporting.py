@@ -207,6 +207,8 @@ def identity(fetched: FetchedRun) -> dict[str, Any]:
     fields = {"run": envelope.id, "job": envelope.template.job, "attempt": fetched.attempt, "queue": fetched.queue}
     if envelope.schedule is not None:
         fields["schedule"] = envelope.schedule
+    if envelope.maybe_duplicate:
+        fields["maybe_duplicate"] = True
     if envelope.traceparent and (trace_id := trace_id_of(envelope.traceparent)):
         fields["trace_id"] = trace_id
     return fields

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from supervisor.core.jobs.registry import Registry
@@ -50,6 +51,21 @@ def test_a_run_is_shown_with_the_sums_of_all_below_it(world: StoreCalls, invoke:
     }
     record = json.loads(invoke("runs", "show", "p/c", "-o", "json").out)
     assert (record["parent"], "limits" in record, "below" in record) == ("p", False, False)
+
+
+def test_runs_that_may_have_run_before_are_told_apart(world: StoreCalls, invoke: Invoke) -> None:
+    """While they wait, in work and dead: who cleans up after a loss of data looks for these."""
+    world.enqueue(*(msgspec.structs.replace(envelope(name), maybe_duplicate=True) for name in ("again", "gone")))
+    world.enqueue(envelope("once"))
+    shown = [json.loads(invoke("runs", "show", run, "-o", "json").out) for run in ("again", "once")]
+    assert [record.get("maybe_duplicate") for record in shown] == [True, None]
+    world.fetch(S)
+    world.turn(S, acks=[end("gone", Outcome.DEAD)])
+    running = json.loads(invoke("runs", "list", "--running", "-o", "json").out)
+    assert {row["run"]: row["maybe_duplicate"] for row in running} == {"p/c": False, "again": True, "once": False}
+    (dead,) = (row for row in json.loads(invoke("dead", "list", "-o", "json").out) if row["run"] == "gone")
+    assert dead["maybe_duplicate"]
+    assert json.loads(invoke("dead", "show", "gone", "-o", "json").out)["maybe_duplicate"]
 
 
 def test_what_is_below_a_run_is_shown_when_newer_runs_have_pushed_it_out_of_the_history(

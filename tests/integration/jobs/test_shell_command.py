@@ -143,12 +143,14 @@ def test_a_script_without_interpreter_is_explained(ctx: Context, tmp_path: Path)
 def test_a_command_knows_which_run_it_is(ctx: Context) -> None:
     """So that it can make itself idempotent."""
     ctx = Context(
-        run_id="nightly@1700000000000", job="shell.command", attempt=2, schedule="nightly", nominal_ms=1_700_000_000_000
-    )
+        run_id="nightly@1700000000000", job="shell.command", attempt=2, schedule="nightly",
+        nominal_ms=1_700_000_000_000, maybe_duplicate=True,
+    )  # fmt: skip
     result = command(ctx, command="env | grep ^TENURE_ | sort")
 
     assert result["output_tail"].splitlines() == [
         "TENURE_ATTEMPT=2",
+        "TENURE_MAYBE_DUPLICATE=1",
         "TENURE_NOMINAL=2023-11-14T22:13:20.000Z",
         "TENURE_RUN_ID=nightly@1700000000000",
         "TENURE_SCHEDULE=nightly",

@@ -182,7 +182,8 @@ def _is_number(text: str) -> bool:
 
 def _place(run: RunningRun | DeadRun) -> dict[str, Any]:
     job = None if run.envelope is None else run.envelope.template.job
-    return {"run": run.run_id, "queue": run.queue, "job": job}
+    flag = None if run.envelope is None else run.envelope.maybe_duplicate
+    return {"run": run.run_id, "queue": run.queue, "job": job, "maybe_duplicate": flag}
 
 
 def _running(run: RunningRun) -> dict[str, Any]:
@@ -298,6 +299,7 @@ def _run(view: RunView) -> dict[str, Any]:
         "job": status.job or None,
         "args": sorted(status.arguments) if view.envelope is not None or status.arguments else None,
         "schedule": None if view.envelope is None else view.envelope.schedule,
+        "maybe_duplicate": None if view.envelope is None else view.envelope.maybe_duplicate,
         "attempts": view.attempts or (status.attempt if status.is_ended else 0),
         "has_result": view.result is not None,
         "crashes": view.crashes,

@@ -79,6 +79,9 @@ class Context(ScheduledTime):
     """Attempts, crashes and interruptions on record: never shrinks. Hand it to what the job writes to, and let
     that refuse a smaller one: then a stalled older execution cannot overwrite a newer one."""
 
+    maybe_duplicate: bool = False
+    """True if its schedule fires it again after Redis lost data: it may have run before, under this very ``run_id``."""
+
     parent: str = ""
     """Id of the run that spawned this one; empty for all others."""
 
@@ -195,16 +198,10 @@ class Context(ScheduledTime):
         done, total = value if is_pair else (None, None)
         left_s = 0.0 if self.deadline_ns is None else self.remaining_s()
         item = ProgressItem(
-            run_id=self.run_id,
-            fence=self.fence,
-            attempt=self.attempt,
-            at_ms=self.clock.wall_ms(),
-            value=None if is_pair else value,
-            done=done,
-            total=total,
-            note=note,
+            run_id=self.run_id, fence=self.fence, attempt=self.attempt, at_ms=self.clock.wall_ms(),
+            value=None if is_pair else value, done=done, total=total, note=note,
             ttl_ms=round(1000 * (left_s + max(PROGRESS_TTL_S_MIN, self.result_ttl_s))),
-        )
+        )  # fmt: skip
         pack_progress(item)  # the job hears of its mistake, not the log
         self.last_progress = item
         if self.progress_to is not None:

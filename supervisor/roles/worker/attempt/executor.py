@@ -185,7 +185,7 @@ class Executor:
         return Context(
             run_id=envelope.id, job=spec.name, attempt=fetched.attempt,
             fence=fetched.attempt + fetched.crashes + fetched.interrupts,
-            schedule=envelope.schedule, nominal_ms=envelope.nominal_ms,
+            maybe_duplicate=envelope.maybe_duplicate, schedule=envelope.schedule, nominal_ms=envelope.nominal_ms,
             previous_ms=around.previous_ms, next_ms=around.next_ms, parent=envelope.parent, queue=fetched.queue,
             traceparent=checked(envelope.traceparent) if envelope.traceparent else "",
             kind=self.kind, clock=self.clock, producer=self.producer, children=children,

@@ -142,6 +142,8 @@ def _attributes(context: Context) -> dict[str, str | int]:
     }
     if context.schedule is not None:
         found["tenure.schedule"] = context.schedule
+    if context.maybe_duplicate:
+        found["tenure.maybe_duplicate"] = True
     if context.parent:
         found["tenure.parent"] = context.parent
     return found

@@ -106,6 +106,7 @@ class Webhook:
         return {
             "version": 1, "verb": verb, "hook": self._name, "run": context.run_id, "job": context.job,
             "attempt": context.attempt, "schedule": context.schedule, "nominal_ms": context.nominal_ms,
+            "maybe_duplicate": context.maybe_duplicate,
         }  # fmt: skip
 
     async def _post(self, question: Mapping[str, Any]) -> bytes:

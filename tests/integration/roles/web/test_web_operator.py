@@ -84,6 +84,21 @@ def test_runs_are_listed_started_now_and_given_another_priority(api: Any, world:
     assert ask(api, "GET", f"{PATH}/runs?queue=none", "reader")[0] == 404
 
 
+def test_runs_that_may_have_run_before_are_told_apart(api: Any, world: StoreCalls) -> None:
+    """In work, alone and dead; of a run that ended nothing is known of it."""
+    flagged = [msgspec.structs.replace(envelope(name), maybe_duplicate=True) for name in ("again", "gone")]
+    world.enqueue(*flagged, envelope("once"))
+    world.fetch(SESSION)
+    running = read(api, "/runs?state=running")["runs"]
+    assert {each["run"]: each["maybe_duplicate"] for each in running} == {"again": True, "gone": True, "once": False}
+    assert [read(api, f"/runs/{run}")["maybe_duplicate"] for run in ("again", "once")] == [True, False]
+    world.ack(SESSION, "gone", Outcome.DEAD)
+    world.ack(SESSION, "once", job="tests.noop")
+    assert read(api, "/runs/once")["maybe_duplicate"] is None
+    assert [each["maybe_duplicate"] for each in read(api, "/dead")["dead"]] == [True]
+    assert read(api, "/dead/gone")["maybe_duplicate"]
+
+
 def test_dead_runs_are_listed_shown_requeued_and_dropped(api: Any, world: StoreCalls) -> None:
     """Their errors are masked, and no filter looks into what is hidden."""
     kill(world, "one", "two")

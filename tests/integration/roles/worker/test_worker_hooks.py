@@ -252,7 +252,7 @@ async def test_a_webhook_admits_refuses_and_hears_how_it_ended(both: WorkerKit, 
     asked, told = answers.questions
     assert asked == {
         "version": 1, "verb": "filter", "hook": "audit", "run": refused, "job": "work", "attempt": 1,
-        "schedule": None, "nominal_ms": None,
+        "schedule": None, "nominal_ms": None, "maybe_duplicate": False,
     }  # fmt: skip
     assert (told["verb"], told["outcome"], told["error"]) == ("after", "rejected", "filter audit: change freeze")
     sent = answers.headers[0]

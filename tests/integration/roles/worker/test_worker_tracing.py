@@ -134,6 +134,23 @@ async def test_runs_at_the_same_time_keep_their_traces_apart(shop: WorkerKit, sp
     assert len({trace_id for _, trace_id in found.values()}) == 3
 
 
+async def test_a_span_says_that_its_run_may_have_run_before(shop: WorkerKit, spans: InMemorySpanExporter) -> None:
+    """After a loss of data these are the ones to look for; all others have no such attribute."""
+
+    @job("again")
+    async def again() -> None: ...
+
+    template = shop.registry.get("again").template({})
+    for run_id in ("flagged", "plain"):
+        shop.put(Envelope(id=run_id, template=template, maybe_duplicate=run_id == "flagged"))
+    async with shop.worker():
+        await until(lambda: shop.ended(2), what="both")
+    attributes = [span.attributes or {} for span in named(spans, "again")]
+    assert {each["tenure.run"]: each.get("tenure.maybe_duplicate") for each in attributes} == {
+        "flagged": True, "plain": None,
+    }  # fmt: skip
+
+
 async def test_retries_are_spans_of_their_own(shop: WorkerKit, spans: InMemorySpanExporter) -> None:
     """Each says how its attempt ended, all in the trace that the run belongs to."""
 

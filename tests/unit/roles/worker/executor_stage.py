@@ -40,13 +40,16 @@ class Stage:
 
 
 def fetched(
-    name: str = "work", args: dict[str, Any] | None = None, *, attempt: int = 1, crashes: int = 0, **template: Any
-) -> FetchedRun:
+    name: str = "work", args: dict[str, Any] | None = None, *, attempt: int = 1, crashes: int = 0,
+    maybe_duplicate: bool = False, **template: Any,
+) -> FetchedRun:  # fmt: skip
     """Return a run as a turn brings it."""
     made = Template(job=name, kind=Kind.SYNC, args=args or {}, **template)
     return FetchedRun(
         queue="default",
-        envelope=Envelope(id="r1", template=made, schedule="nightly", nominal_ms=1_699_999_999_000),
+        envelope=Envelope(
+            id="r1", template=made, schedule="nightly", nominal_ms=1_699_999_999_000, maybe_duplicate=maybe_duplicate
+        ),
         attempt=attempt,
         crashes=crashes,
         interrupts=2 if crashes else 0,

@@ -8,6 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from supervisor.core.model import Kind
+from supervisor.roles.worker.run_reporting import identity
 from tenure import Context
 from tests.kit.clock import FakeClock
 from tests.unit.roles.worker.executor_stage import Stage, fetched
@@ -51,6 +52,17 @@ def test_the_time_until_the_job_is_asked_to_stop_is_told_apart(stage: Stage) -> 
     stage.clock.now_ns += 25_000_000_000
     assert (context.soft_remaining_s(), context.remaining_s()) == (0.0, 275.0)
     assert Context(run_id="r", job="j").soft_remaining_s() == float("inf")
+
+
+def test_a_job_and_the_lines_of_its_end_know_that_it_may_have_run_before(stage: Stage) -> None:
+    """Its effect is then to be looked for first; lines of all other runs stay as short as they were."""
+    for is_flagged in (True, False):
+        run = fetched(maybe_duplicate=is_flagged)
+        context = stage.begin(run).context
+        assert context is not None
+        assert context.maybe_duplicate is is_flagged
+        assert identity(run).get("maybe_duplicate", False) is is_flagged
+    assert not Context(run_id="r", job="j").maybe_duplicate
 
 
 def test_every_line_names_the_run() -> None:
