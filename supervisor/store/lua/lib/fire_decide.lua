@@ -30,15 +30,17 @@ local function give_way(line, is_forced)
   return true
 end
 
--- Make room for one run among the live ones, oldest first; whether there is room now.
+-- Make room for one run among the live ones, oldest first; whether there is room now. No more are asked than must end.
 local function make_room(n, policy, is_forced)
-  local kept, excess = {}, #live(n) - policy.running + 1
+  local kept, excess, asked = {}, #live(n) - policy.running + 1, 0
   for _, line in ipairs(live(n)) do
-    if excess > 0 and give_way(line, is_forced) then
+    local is_needed = asked < excess
+    if is_needed and give_way(line, is_forced) then
       excess = excess - 1
       state_add(state(n), 6, 1)
     else
       kept[#kept + 1] = line
+      asked = asked + (is_needed and 1 or 0)
     end
   end
   running[n] = kept

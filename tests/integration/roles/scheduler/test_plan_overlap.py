@@ -94,6 +94,25 @@ def test_cancel_other_asks_and_starts_when_the_other_has_ended() -> None:
         assert plan.fetch() == [run_of(30)]
 
 
+def test_cancel_other_asks_no_more_than_must_end() -> None:
+    """Of several that may be unfinished the oldest is asked: one that comes takes the place of one."""
+    with planned(every(10, overlap="cancel_other", max_running=3)) as plan:
+        for second in (11, 21, 31):
+            plan.until(second)
+            plan.fetch()
+        plan.until(53)
+        cancels = plan.keys.queue("default").prefix + "cancel"
+        assert plan.server.store.raw.hkeys(cancels) == [run_of(10).encode()]
+        plan.end(run_of(10), outcome=Outcome.REPLACED)
+        assert plan.fired() == [10, 20, 30, 50]
+        plan.fetch()
+        plan.until(73)
+        assert plan.server.store.raw.hkeys(cancels) == [run_of(20).encode()]
+        plan.until(91)
+        assert plan.fired() == [10, 20, 30, 50, 90]
+        assert plan.end(*map(run_of, (20, 30, 50))) == [run_of(20)]
+
+
 def test_cancel_other_forces_when_the_grace_is_over() -> None:
     """The run that would not stop is no longer its worker's: what it reports is refused."""
     with planned(every(20, overlap="cancel_other", cancel_grace_ms=7000)) as plan:
