@@ -71,6 +71,24 @@ def test_on_change_run_now_runs_once_at_once(desk: Any) -> None:
     assert len([run for run in here.queued() if run.startswith("x!changed!")]) == 1
 
 
+@pytest.mark.parametrize(("until_s", "runs"), [(None, 1), (7, 1), (3600, 0)], ids=["resumed", "over", "paused"])
+def test_on_change_run_now_runs_as_soon_as_a_pause_has_ended(desk: Any, until_s: int | None, runs: int) -> None:
+    """Also before the leader has looked, which may be away: it alone takes the pause out of a schedule with jitter."""
+    here = desk(tick={"job": "demo", "every": "7d"})
+    fields = {"jitter": "1h", "on_change": "run_now"}
+    here.upsert("x", every="12h", **fields)
+    here.cluster.advance(5)
+    here.run(here.control.pause(["x"], until_ms=None if until_s is None else here.now_ms + 1000 * until_s))
+    here.cluster.advance(5)
+    here.cluster.stop("r1")
+    here.cluster.advance(5)
+    if until_s is None:
+        here.run(here.control.resume(["x"]))
+    here.upsert("x", every="6h", **fields)
+
+    assert len([run for run in here.queued() if run.startswith("x!changed!")]) == runs
+
+
 def test_an_edit_between_a_due_time_and_its_jittered_fire_fires_once(desk: Any) -> None:
     """Temporal #4866, whichever side of the edit the fire is on."""
     here = desk(tick={"job": "demo", "every": "7d"})

@@ -124,7 +124,7 @@ local function retime(d, revision, now)
   local id, seen, floor = d.id, string.match(d.floor, '^(%d+):(%d+)$')
   local from = seen == revision and math.min(tonumber(floor), now) or now
   redis.call('HSET', keys.schedule_mark, id, whole(math.max(mark_of(id), from)))
-  if d.extra ~= '' and redis.call('HEXISTS', keys.schedule_paused, id) == 0 then
+  if d.extra ~= '' and not is_paused(id, now) then
     start_changed(d)
   end
 end

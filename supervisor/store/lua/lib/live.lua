@@ -18,6 +18,12 @@ local function end_of(paused)
   return natural(string.match(paused or '', '"until_ms":(%d+)'))
 end
 
+-- Whether a schedule is paused at `now`: a pause that has ended stays until the leader has looked.
+local function is_paused(id, now)
+  local paused = redis.call('HGET', keys.schedule_paused, id)
+  return paused and (end_of(paused) or math.huge) > now
+end
+
 -- Ask the leader to look at a schedule as soon as it can: a score of 0 or less. Two requests never have the same score,
 -- so that an answer to the first does not silence the second. `kind` tells the leader's listener why.
 local CHANGES_MAX = 1000
@@ -133,9 +139,7 @@ local function let_follow(name, schedule, nominal, outcome)
   local followed, asked = followed_by(definition)
   if followed ~= schedule or asked ~= outcome and asked ~= 'any' then return end
   local now, run = now_ms(), name .. '@' .. nominal
-  local paused = redis.call('HGET', keys.schedule_paused, name)
-  local ends = end_of(paused)
-  local is_skipped = paused and (not ends or ends > now) and cjson.decode(definition)['on_resume'] ~= 'catchup'
+  local is_skipped = is_paused(name, now) and cjson.decode(definition)['on_resume'] ~= 'catchup'
   local state = redis.call('HGET', keys.schedule_state, name) or ''
   local numbers = counters(state)
   local floor = tonumber(redis.pcall('GET', keys.ran(name .. '@'))) or 0 -- see keep_floor in control

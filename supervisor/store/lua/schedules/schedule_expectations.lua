@@ -54,9 +54,7 @@ for i = FIRST, #ARGV, 2 do
 end
 
 local function is_silent(schedule)
-  local paused = redis.call('HGET', keys.schedule_paused, schedule)
-  local ends = end_of(paused)
-  return paused and (not ends or ends > now) or counters(redis.call('HGET', keys.schedule_state, schedule) or '')[11] > 0
+  return is_paused(schedule, now) or counters(redis.call('HGET', keys.schedule_state, schedule) or '')[11] > 0
 end
 
 local late = 0
