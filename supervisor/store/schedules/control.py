@@ -73,7 +73,7 @@ class Paused:
 class Resumed:
     """Results of a resume, in the order asked, each with the watermark.
 
-    With jitter the leader sets it when it looks: it tells what still waits.
+    With jitter the leader moves it on when it looks: it tells what still waits.
     """
 
     results: list[tuple[ResumeCode, int]]

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from supervisor.core.schedules.triggers import trigger_of
-from supervisor.store.schedules.backfills import BackfillState, Request
+from supervisor.store.schedules.backfills import BackfillState, Request, known_of
 from supervisor.store.schedules.control import TriggerCode
 from supervisor.store.schedules.definitions import DefineCode
 from tests.integration.scheduling.cluster_operator import EVERY_10S, START
@@ -109,6 +109,22 @@ def test_a_backfill_runs_what_an_outage_left_out_and_nothing_twice(desk: Any) ->
     assert wanted <= set(runs)
     (done,) = here.run(here.backfills.all())
     assert (done.state, done.enqueued) == (BackfillState.DONE, 9 - len([at for at in fired if at <= 90]))
+
+
+def test_the_time_of_a_pause_can_be_backfilled_once_it_is_resumed_whoever_leads(desk: Any) -> None:
+    """Of a schedule with jitter also before a leader has looked, but for what may still wait for its jitter."""
+    here = desk(tick=EVERY_10S | {"jitter": "4s"})
+    here.cluster.advance(25)
+    here.run(here.control.pause(["tick"]))
+    here.cluster.advance(60)
+    here.cluster.kill("r1")
+    here.run(here.control.resume(["tick"]))
+    found = here.show("tick")
+    times = trigger_of(found.record.definition()).nominals(here.now_ms - 86_000, known_of(found).mark_ms)
+    assert len(list(times)) == 8
+    here.cluster.restart("r1")
+    here.cluster.advance(40)
+    assert here.seconds("tick") == [10, 20, 100, 110, 120]
 
 
 def test_a_backfill_survives_the_death_of_its_leader(desk: Any) -> None:

@@ -106,19 +106,21 @@ local function put_beside(id, other)
 end
 
 -- The time that passed in a pause does not count as missed, unless the schedule asks for it. What waits for its jitter is due
--- later than that, and only the leader can tell when: to such a schedule it leaves a pause that has ended.
+-- later than that, and only the leader can tell when: to such a schedule it leaves a pause that has ended. Nothing waits
+-- for longer than its jitter.
 local function end_pause(id, json, at)
   local is_skipped = not is_top_level(json, 'on_resume', 'catchup')
-  if is_skipped and string.find(json or '', '"jitter_ms":', 1, true) then
+  local jitter = is_skipped and natural(string.match(json or '', '"jitter_ms":(%d+)'))
+  if is_skipped then
+    redis.call('HSET', keys.schedule_mark, id, whole(math.max(mark_of(id), at - (jitter or 0))))
+  end
+  if jitter then
     pause(id, '', '', whole(at), at)
     return
   end
   redis.call('HDEL', keys.schedule_paused, id)
   count_failures_anew(id)
   expect_anew(id, at)
-  if is_skipped then
-    redis.call('HSET', keys.schedule_mark, id, whole(math.max(mark_of(id), at)))
-  end
 end
 
 -- End the pause `paused` of the schedule of `record`. One that ended by itself ended then, however late this comes: what is
