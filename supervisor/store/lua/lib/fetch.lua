@@ -56,7 +56,7 @@ local function decide(open, ids, skip, most, is_suspect)
     local verdict, due = 'go', nil
     if header then
       local of = limits_in(header)
-      local is_retry = charges(att[n]) > 0 -- it is older than what waits
+      local is_retry = charges(att[n]) > 0 and not has_asked(queue, id) -- it is older than what waits
       verdict, due = judge(queue, id, of, is_retry, not is_suspect) -- a suspect has had its start
       if not verdict then
         return nil

@@ -305,6 +305,7 @@ local function put_off(queue, id, data, att, due)
   if header and limits_in(header).is_replacing then
     redis.call('HSET', keys.att(queue), id, '0,0,0')
   end
+  note_asked(queue, id, att)
   redis.call('ZADD', keys.later(queue), whole(due), id)
 end
 

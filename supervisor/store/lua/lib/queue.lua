@@ -84,6 +84,21 @@ local function is_accused(queue, id, crashes)
   return crashes > 0 or (tonumber(losses) or 0) > LOSSES_FREE
 end
 
+-- Whether a run that failed has asked to run again since, or was put off before it began: so the record of its last failure
+-- says, until the next one. It is no older than what waits, which may be what it waits for.
+local AGAIN = '{"again":true,'
+local function has_asked(queue, id)
+  local err = redis.pcall('HGET', keys.err(queue), id)
+  return type(err) == 'string' and string.sub(err, 1, #AGAIN) == AGAIN
+end
+
+local function note_asked(queue, id, att)
+  local err = charges(att) > 0 and redis.pcall('HGET', keys.err(queue), id)
+  if type(err) == 'string' and string.find(err, '^{"') and not has_asked(queue, id) then
+    redis.call('HSET', keys.err(queue), id, AGAIN .. string.sub(err, 2))
+  end
+end
+
 -- The lists in which runs of a queue wait for a worker, as parts of the queue.
 local function waiting_lists()
   return { parts.ready('a', '0'), parts.ready('a', '1'), parts.ready('a', '2'), parts.ready('s', '0'), parts.ready('s', '1'),

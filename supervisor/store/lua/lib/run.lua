@@ -332,11 +332,11 @@ local function go_back(queue, id, data, crashes)
 end
 
 -- The list of a run whose time has come, charged with `att`, and whether it goes to the head of it. A retry, or a run that came
--- too early for its rate, is older than what waits. One that asked to run again, and has not failed, goes to the tail: what
--- waits may be what it waits for. One that is accused goes on alone, so that it takes no neighbours with it.
+-- too early for its rate, is older than what waits. One that asked to run again goes to the tail: what waits may be what it
+-- waits for. One that is accused goes on alone, so that it takes no neighbours with it.
 local function lane_of(queue, id, data, att)
   local attempts, crashes = charges(att)
   if att and is_accused(queue, id, crashes) then return keys.suspect(queue, string.sub(head_of(data), 1, 1)), false end
   local header = header_of(data)
-  return ready(queue, data), attempts > 0 or (header ~= nil and limits_in(header).rate ~= nil)
+  return ready(queue, data), attempts > 0 and not has_asked(queue, id) or (header ~= nil and limits_in(header).rate ~= nil)
 end

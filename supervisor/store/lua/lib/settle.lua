@@ -146,6 +146,7 @@ local function finish(queue, id, outcome, attempt, more, data, att, kept)
     push(kept.att, id, whole(attempts) .. ',' .. whole(crashes) .. ',' .. whole(interrupts + 1))
     push(kept.later, whole(t.now + more.delay), id)
     forget_losses(queue, id)
+    note_asked(queue, id, att)
     return 'again'
   end
   local charged = attempt .. ',' .. whole(crashes) .. ',' .. whole(interrupts)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from supervisor.core.effects import drive
@@ -39,6 +41,12 @@ def begun_in_turn(world: StoreCalls) -> list[str]:
         ]  # fmt: skip
         runs = world.turn(Z, want=10, acks=acks).runs
     return begun
+
+
+def make_all_due(world: StoreCalls) -> None:
+    """Let all delays have passed."""
+    for run_id in world.raw.zrange(world.keys.queue("default").later, 0, -1):
+        world.make_due(run_id.decode())
 
 
 @pytest.mark.parametrize(
@@ -199,4 +207,33 @@ def test_those_that_come_back_keep_their_order_where_a_worker_takes_one_at_a_tim
         begun += [run.envelope.id for run in runs]
         acks = [Ack(run_id=run.envelope.id, queue=run.queue, attempt=run.attempt, outcome=Outcome.OK) for run in runs]
     assert [name for name in begun if name in names] == names
+    assert world.fsck() == []
+
+
+@pytest.mark.parametrize("limit", [limited, rated])
+@pytest.mark.parametrize("how", [Outcome.AGAIN, Outcome.GIVEBACK])
+def test_those_that_failed_once_and_are_to_run_again_hold_up_no_other(
+    world: StoreCalls, how: Outcome, limit: Any
+) -> None:
+    """Two that asked again, or that a hook put off, had all the starts of their key, or rate: both were older."""
+    world.open(S, Z)
+    world.enqueue(*(limit(f"r{n}") for n in range(5)))
+    begun: list[str] = []
+    while len(begun) < 14:
+        world.raw.delete(f"{world.keys.prefix}limit:r:tests.noop:k")  # the time of a whole rate passes
+        make_all_due(world)
+        [run_id] = world.fetch(S)
+        make_all_due(world)
+        assert world.fetch(Z) == []
+        if run_id not in {"r0", "r1"}:
+            world.ack(S, run_id)
+        elif run_id in begun:
+            world.ack(S, run_id, how, attempt=2, retry_delay_ms=60_000)
+        else:
+            world.ack(S, run_id, Outcome.RETRY, retry_delay_ms=60_000, error={"type": "ValueError"})
+        begun.append(run_id)
+
+    assert {"r2", "r3", "r4"} <= set(begun)
+    assert begun[-4:] == ["r0", "r1"] * 2 or begun[-4:] == ["r1", "r0"] * 2
+    assert broken_limits(world, ("default",)) == []
     assert world.fsck() == []
