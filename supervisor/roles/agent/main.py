@@ -35,6 +35,7 @@ from supervisor.roles.agent.sessions.reaper import Reaper
 from supervisor.roles.agent.sessions.tasks import SessionTasks, Unwanted, exclusive_slots
 from supervisor.roles.child import ChildContext, ConfigFollower, Wakeup
 from supervisor.settings.schedules.complete import schedules_digest
+from supervisor.store.client.preflight import note_cluster
 from supervisor.store.client.sync_client import Store
 from supervisor.store.election.commands import Commands
 from supervisor.store.election.leases import CandidateInfo, Leases
@@ -87,6 +88,7 @@ class Agent:
             reaper=self._reaper(keys),
             registry=registry,
             length_max=queues.length_max or 0,
+            note_cluster=lambda: note_cluster(self._store, child.settings.cluster, child.clock.wall_ms()),
             beat_period_ns=int(queues.beat_period_s * SECOND_NS),
             session_lease_ns=int(queues.session_lease_s * SECOND_NS),
             predecessor=child.predecessor,
@@ -107,6 +109,7 @@ class Agent:
                 self._beat()
                 if self._has_elector_ended() or self._is_elector_stuck():
                     return EXIT_FAILED
+                self._duties.notice_loss(self._child.board.header.doubtful_until_ms)
                 retry_ns = 0 if self._duties.perform() else self._clock.elapsed_ns() + BEAT_NS
                 self._wait(wakeup, max(self._duties.next_ns(), retry_ns))
             return self._end()

@@ -62,6 +62,7 @@ class Duties:
         self._beating = _Scheduled(sessions.beating)
         self._reclaiming = _Scheduled(sessions.reclaiming, NEVER_NS)
         self._publishing = _Scheduled(sessions.publishing)
+        self._lost_ms = 0
         self._tasks = [
             _Scheduled(sessions.forgetting, self._clock.elapsed_ns() + FORGET_PERIOD_NS),
             self._beating,
@@ -89,6 +90,11 @@ class Duties:
         """Publish these jobs to producers from now on, and these at once."""
         self._sessions.cards = cards
         self._publishing.due_ns = 0
+
+    def notice_loss(self, lost_ms: int) -> None:
+        """Publish at once if Redis lost data since: ``lost_ms`` is when it did last, as the elector found."""
+        if lost_ms != self._lost_ms:
+            self._lost_ms, self._publishing.due_ns = lost_ms, 0
 
     def perform(self) -> bool:
         """Reclaim runs of dead workers here, then perform due tasks; return whether Redis answered everything."""

@@ -29,7 +29,7 @@ FORGET_PERIOD_NS = 600_000 * MILLISECOND_NS
 FORGET_PAGE_NS = 1000 * MILLISECOND_NS
 DYING_PERIOD_NS = 10_000 * MILLISECOND_NS
 SWEEP_PERIOD_NS = 30_000 * MILLISECOND_NS
-PUBLISH_PERIOD_NS = 300_000 * MILLISECOND_NS  # again now and then, because Redis may have been emptied
+PUBLISH_PERIOD_NS = 300_000 * MILLISECOND_NS  # again now and then: a loss of a part of the data is found by nobody
 PUBLISH_MAX = 500
 
 
@@ -54,6 +54,9 @@ class SessionTasks:
     registry: Registry
     length_max: int = 0
     """Number of runs that may wait in a queue; 0: any."""
+
+    note_cluster: Callable[[], None] = lambda: None
+    """Writes the cluster's name down for producers that name another one by mistake."""
 
     beat_period_ns: int
     session_lease_ns: int
@@ -132,12 +135,13 @@ class SessionTasks:
         self.forgetting.period_ns = FORGET_PERIOD_NS if self._cursor == "0" else FORGET_PAGE_NS
 
     def _publish(self, _now_ns: int) -> None:
-        """Publish the jobs of this replica, and the bound of queues, to producers."""
+        """Publish the jobs of this replica, the bound of queues and the name of the cluster to producers."""
         self.run(self.sessions.bound_queues(self.length_max))
         cards = self.registry.cards() if self.cards is None else self.cards
         names = sorted(cards)
         for start in range(0, len(names), PUBLISH_MAX):
             self.run(self.sessions.publish_jobs({name: cards[name] for name in names[start : start + PUBLISH_MAX]}))
+        self.note_cluster()
 
 
 PREDECESSOR_PERIODS = 2  # beats that a session fails to show, where the lock of its tree is known to be free

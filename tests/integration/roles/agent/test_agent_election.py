@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from supervisor.core.supervision.states import SlotState
+from supervisor.store.client.preflight import known_clusters
 from supervisor.store.client.sync_client import Store
 from supervisor.store.election.leases import LeaseCode, Leases
 from supervisor.store.keys import Keys
@@ -76,6 +77,19 @@ def test_an_emptied_server_is_led_again_with_a_later_epoch(replica: Make, store:
     assert one.board.header.data_loss_epoch == one.board.term().epoch
     assert one.log.count("redis_lost_data") == 1
     assert "data_loss" in {event.kind for event in store.run(Leases(keys).history(10))}
+
+
+def test_what_producers_need_is_back_soon_after_redis_lost_its_data(replica: Make, store: Store, keys: Keys) -> None:
+    """Until the next round, up to five minutes later, programs that enqueue by name were refused."""
+
+    def is_published() -> bool:
+        return keys.cluster in known_clusters(store) and store.command("GET", keys.length_max) == b"7"
+
+    leading(replica("r1", queues={"length_max": 7}))
+    wait_until(is_published, what="the first publication")
+    store.command("FLUSHALL")
+
+    wait_until(is_published, what="another one")
 
 
 def test_a_held_leader_waits_for_a_person(replica: Make, store: Store, keys: Keys) -> None:

@@ -149,6 +149,9 @@ class PublishingRedis(SlowRedis):
             self.published.append(call.args)
         return None if call.script in {"queues_bound", "jobs_publish"} else super().run(call, timeout_s=timeout_s)
 
+    def command(self, *_parts: object) -> None:
+        """Take the name of the cluster."""
+
 
 def test_an_agent_that_starts_after_a_reload_publishes_the_jobs_that_the_reload_left(
     monkeypatch: pytest.MonkeyPatch,
