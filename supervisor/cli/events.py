@@ -79,8 +79,7 @@ def events(
     if not follow:
         print_rows(rows, columns=COLUMNS, empty="no events")
         return
-    last_id = found[-1].id if found else after or "0-0"
-    fresh = (_row(kept) for kept in _added(connection, last_id) if is_wanted(kept))
+    fresh = (_row(kept) for kept in _added(connection, found.last_id) if is_wanted(kept))
     with suppress(KeyboardInterrupt):  # how a person ends it, not a failure
         for row in islice(chain(rows, fresh), limit):
             print_record(row, line=_line(row))

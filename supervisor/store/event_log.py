@@ -39,6 +39,13 @@ class KeptEvent:
         return {"id": self.id, **msgspec.structs.asdict(self.event), "subject": self.event.subject or None}
 
 
+class EventPage(list[KeptEvent]):
+    """The events of one read. ``last_id`` is where the next one goes on, ``entries`` counts what is no event too."""
+
+    last_id = ""
+    entries = 0
+
+
 class EventLog(CallBuilder):
     """Builds the calls."""
 
@@ -54,14 +61,17 @@ class EventLog(CallBuilder):
             "event_add", args, number, keys={"log": self.keys.event_log, "writer": self.keys.event_writer(writer)}
         )
 
-    def read(self, *, after: str = "", since_ms: int = 0, count: int = READ_MAX) -> Call[list[KeptEvent]]:
+    def read(self, *, after: str = "", since_ms: int = 0, count: int = READ_MAX) -> Call[EventPage]:
         """Read at most ``count`` events, oldest first: those after one, or the newest since a time of Redis' clock."""
         args = {"after": after, "since_ms": since_ms, "count": min(count, READ_MAX)}
-        return self._call("event_read", args, _kept)
+        return self._call("event_read", args, _page)
 
 
-def _kept(reply: Any) -> list[KeptEvent]:
-    return events_of((text(entry_id), body) for entry_id, body in zip(reply[::2], reply[1::2], strict=True))
+def _page(reply: Any) -> EventPage:
+    ids, bodies = reply[1::2], reply[2::2]
+    page = EventPage(events_of((text(entry_id), body) for entry_id, body in zip(ids, bodies, strict=True)))
+    page.last_id, page.entries = text(reply[0]), len(ids)
+    return page
 
 
 def events_of(entries: Iterable[tuple[str, bytes | str]]) -> list[KeptEvent]:

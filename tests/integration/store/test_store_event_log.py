@@ -56,6 +56,8 @@ def test_events_are_read_after_one_or_the_newest_oldest_first(world: StoreCalls,
     assert subjects(world, log, after=found[4].id) == []
     assert subjects(world, log, since_ms=int(found[0].id.partition("-")[0])) == ["0", "1", "2", "3", "4"]
     assert subjects(world, log, since_ms=10**14) == []
+    assert world.run(log.read(since_ms=10**14)).last_id == found[4].id, "a follower goes on behind what there is"
+    assert world.run(log.read(after=found[4].id)).last_id == found[4].id
 
 
 def test_it_can_be_waited_for(world: StoreCalls, log: EventLog) -> None:
@@ -78,6 +80,7 @@ def test_what_is_no_event_is_passed_over(world: StoreCalls, log: EventLog) -> No
 def test_an_empty_stream_has_no_events(world: StoreCalls, log: EventLog) -> None:
     """Before the first one there is no key."""
     assert subjects(world, log) == []
+    assert world.run(log.read()).last_id == "0-0"
 
 
 @pytest.mark.parametrize("after", ["x", "1", "-", "1-", "$"])

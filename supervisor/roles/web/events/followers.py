@@ -95,7 +95,7 @@ class Followers:
                 self._spread(listened(entries))
 
     async def _newest(self) -> str:
-        newest: list[KeptEvent] = await self._store.run(self._events.read(count=1))
+        newest = await self._store.run(self._events.read(count=1))
         return newest[-1].id if newest else "0-0"
 
     def _spread(self, events: list[KeptEvent]) -> None:

@@ -6,12 +6,12 @@
 --       count          at most so many, and at most 1000
 -- Includes  clock
 --
--- Returns  id and JSON of each, oldest first
+-- Returns  id of the last one; of the newest of all, or `after`, if none was read. Then id and JSON of each, oldest first
 local COUNT_MAX = 1000
 if not_whole(since_ms, count) or tonumber(count) < 1 then return refuse('since_ms or count') end
 if after ~= '' and not string.match(after, '^%d+%-%d+$') then return refuse('after must be the id of an event') end
 local log, count = keys.event_log, math.min(tonumber(count), COUNT_MAX)
-local reply, found = {}, nil
+local found
 if after ~= '' then
   local read = redis.call('XREAD', 'COUNT', count, 'STREAMS', log, after)
   found = read and read[1] and read[1][2] or {}
@@ -22,6 +22,12 @@ else
     found[#found + 1] = newest[i]
   end
 end
+local last = found[1] and found[#found][1] or after
+if last == '' then
+  local newest = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1]
+  last = newest and newest[1] or '0-0'
+end
+local reply = { last }
 for _, entry in ipairs(found) do
   reply[#reply + 1], reply[#reply + 2] = entry[1], entry[2][2]
 end
