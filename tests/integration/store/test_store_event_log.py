@@ -75,6 +75,9 @@ def test_what_is_no_event_is_passed_over(world: StoreCalls, log: EventLog) -> No
     world.run(log.add([event(1)], writer="w", batch=1, kept=100))
 
     assert subjects(world, log) == ["1"]
+    last_id = world.raw.xadd(world.keys.event_log, {"e": "{}"}).decode()
+    page = world.run(log.read(count=2))
+    assert ([kept.event.subject for kept in page], page.last_id, page.entries) == (["1"], last_id, 2)
 
 
 def test_an_empty_stream_has_no_events(world: StoreCalls, log: EventLog) -> None:

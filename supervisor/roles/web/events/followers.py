@@ -95,8 +95,7 @@ class Followers:
                 self._spread(listened(entries))
 
     async def _newest(self) -> str:
-        newest = await self._store.run(self._events.read(count=1))
-        return newest[-1].id if newest else "0-0"
+        return (await self._store.run(self._events.read(count=1))).last_id
 
     def _spread(self, events: list[KeptEvent]) -> None:
         for queue in list(self._queues):

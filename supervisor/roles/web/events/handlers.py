@@ -24,7 +24,7 @@ from supervisor.core.units import SECOND_NS
 from supervisor.roles.web.events.followers import Followers, Item
 from supervisor.roles.web.responses import ADMIT, ASKER, HEADERS, PEER, bad_request, json_response, limit_of
 from supervisor.store.client.sync_client import AsyncStore
-from supervisor.store.event_log import EVENT_ID, READ_MAX, EventLog, KeptEvent
+from supervisor.store.event_log import EVENT_ID, READ_MAX, EventLog, EventPage, KeptEvent
 from supervisor.telemetry.controls import without_controls
 
 HEARTBEAT_S = 10.0
@@ -56,9 +56,9 @@ class EventPages:
         since_ms = 0 if wanted.since_s is None else self._clock.wall_ms() - int(wanted.since_s * 1000)
         found = await self._read(wanted.after, since_ms=max(0, since_ms), count=wanted.count)
         rows = [event.row() for event in found if wanted.admits(event)]
-        return json_response({"events": rows, "last": found[-1].id if found else wanted.after or None})
+        return json_response({"events": rows, "last": found.last_id if found.entries else wanted.after or None})
 
-    async def _read(self, after: str, *, since_ms: int = 0, count: int = READ_MAX) -> list[KeptEvent]:
+    async def _read(self, after: str, *, since_ms: int = 0, count: int = READ_MAX) -> EventPage:
         return await self._store.run(self._events.read(after=after, since_ms=since_ms, count=count))
 
     async def _stream(self, request: web.Request, wanted: _Wanted) -> web.StreamResponse:
@@ -67,7 +67,7 @@ class EventPages:
                 return await self._tell(request, wanted, queue)
 
     async def _tell(self, request: web.Request, wanted: _Wanted, queue: asyncio.Queue[Item]) -> web.StreamResponse:
-        missed = await self._read(wanted.after) if wanted.after else []
+        missed = await self._read(wanted.after) if wanted.after else EventPage()
         response = _EventStream(headers=_STREAM_HEADERS)
         response.admit = request[ADMIT]
         until_ns = self._clock.elapsed_ns() + int(STREAM_S * SECOND_NS)
@@ -75,11 +75,11 @@ class EventPages:
         with suppress(TimeoutError, ConnectionError, web.HTTPException, StoreUnavailableError, StoreRefusedError):
             await response.prepare(request)
             await response.send(f"retry: {RETRY_MS}\n\n".encode())
-            last_id = wanted.after
-            while len(missed) == READ_MAX:  # it was away for long; what comes meanwhile waits in the queue
-                last_id = await response.send_events(missed, wanted, last_id)
-                missed = await self._read(last_id)
-            last_id = await response.send_events(missed, wanted, last_id)
+            while missed.entries == READ_MAX:  # it was away for long; what comes meanwhile waits in the queue
+                await response.send_events(missed, wanted)
+                missed = await self._read(missed.last_id)
+            await response.send_events(missed, wanted)
+            last_id = missed.last_id
             while self._clock.elapsed_ns() < until_ns:
                 response.admit()  # also where nothing that comes is wanted, so that nothing is sent
                 try:
@@ -91,7 +91,8 @@ class EventPages:
                 if event is None:
                     break
                 if _place(event.id) > _place(last_id):
-                    last_id = await response.send_events([event], wanted, last_id)
+                    await response.send_events([event], wanted)
+                    last_id = event.id
         return response
 
 
@@ -109,14 +110,12 @@ class _EventStream(web.StreamResponse):
             await self.write(text)
         self.sent_s = asyncio.get_running_loop().time()
 
-    async def send_events(self, events: list[KeptEvent], wanted: _Wanted, last_id: str) -> str:
-        """Send those of ``events`` that are wanted; return the id of the last one either way."""
+    async def send_events(self, events: list[KeptEvent], wanted: _Wanted) -> None:
+        """Send those of ``events`` that are wanted."""
         for event in events:
             if wanted.admits(event):
                 body = without_controls(msgspec.json.encode(event.row()))
                 await self.send(b"id: %b\nevent: %b\ndata: %b\n\n" % (event.id.encode(), _name(event), body))
-            last_id = event.id
-        return last_id
 
 
 class _Wanted(msgspec.Struct, frozen=True):

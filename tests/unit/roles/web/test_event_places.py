@@ -14,10 +14,10 @@ from aiohttp.test_utils import TestClient, TestServer
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.events import Event
 from supervisor.roles.web.events import handlers
-from supervisor.roles.web.events.followers import Item
+from supervisor.roles.web.events.followers import Followers, Item
 from supervisor.roles.web.events.handlers import EventPages, _place
 from supervisor.roles.web.responses import ADMIT, ASKER, PEER
-from supervisor.store.event_log import READ_MAX, KeptEvent
+from supervisor.store.event_log import READ_MAX, EventPage, KeptEvent
 from tests.kit.clock import FakeClock
 
 
@@ -55,6 +55,14 @@ class Silence(asyncio.Queue[Item]):
         return await super().get()
 
 
+def page_of(last_id: str, events: int, others: int = 0) -> EventPage:
+    """Return what a read finds: so many events, and others that are none."""
+    event = Event("reload_done", "info", "", "", 1, 0, 0, "r1", "agent")
+    page = EventPage([KeptEvent(last_id, event)] * events)
+    page.last_id, page.entries = last_id, events + others
+    return page
+
+
 class History:
     """Stands for Redis, its events and who follows them: a page, and one more during which the token goes."""
 
@@ -63,14 +71,13 @@ class History:
         self._follower = follower
         self._left = ["1-0", "2-0"]
 
-    def read(self, **_: Any) -> list[KeptEvent]:
+    def read(self, **_: Any) -> EventPage:
         """Return the next page."""
         if len(self._left) == 1:
             self._access.end()
-        event = Event("reload_done", "info", "", "", 1, 0, 0, "r1", "agent")
-        return [KeptEvent(self._left.pop(0), event)] * READ_MAX
+        return page_of(self._left.pop(0), READ_MAX)
 
-    async def run(self, page: list[KeptEvent]) -> list[KeptEvent]:
+    async def run(self, page: EventPage) -> EventPage:
         """Return the result of a call."""
         return page
 
@@ -100,10 +107,14 @@ class Chatter(asyncio.Queue[Item]):
         return KeptEvent(f"9-{self._place}", Event("reload_done", "info", "", "", 1, 0, 0, "r1", "agent"))
 
 
-async def told(query: str = "", follower: Callable[[Callable[[], None]], asyncio.Queue[Item]] = Silence) -> bytes:
+async def told(
+    query: str = "",
+    follower: Callable[[Callable[[], None]], asyncio.Queue[Item]] = Silence,
+    kind: type[History] = History,
+) -> bytes:
     """Return all that a follower gets before its stream ends."""
     access = Access()
-    history: Any = History(access, follower)
+    history: Any = kind(access, follower)
     pages = EventPages(history, history, history, FakeClock(elapsed_ns=0, wall_ms=0))
 
     async def follow(request: web.Request) -> web.StreamResponse:
@@ -135,6 +146,47 @@ async def test_no_event_that_was_missed_follows_the_end_of_a_token() -> None:
     assert (b"id: 1-0" in text, b"id: 2-0" in text) == (True, False)
 
 
+async def test_a_page_with_entries_that_are_no_events_is_not_the_last() -> None:
+    """What lay behind it was never sent to who came back after more than a page."""
+    asked: list[str] = []
+
+    class Mixed(History):
+        def read(self, *, after: str, **_: Any) -> EventPage:
+            asked.append(after)
+            pages = {
+                "0-1": page_of("3-0", 1, READ_MAX - 1),
+                "3-0": page_of("5-0", 0, READ_MAX),
+                "5-0": page_of("6-0", 1),
+            }
+            return pages[after]
+
+    text = await told("?after=0-1", kind=Mixed)
+    assert (asked, text.count(b"id: 3-0"), text.count(b"id: 6-0")) == (["0-1", "3-0", "5-0"], 1, 1)
+
+
+async def test_a_new_follower_begins_behind_an_entry_that_is_no_event() -> None:
+    """Where that was the newest it was sent everything that Redis keeps."""
+    begun: asyncio.Queue[str] = asyncio.Queue()
+
+    class Redis:
+        key = "log"
+
+        def read(self, **_: Any) -> EventPage:
+            return page_of("9-0", 0, 1)
+
+        async def run(self, page: EventPage) -> EventPage:
+            return page
+
+        async def listen(self, _key: str, last_id: str, _block_s: float) -> list[Any]:
+            begun.put_nowait(last_id)
+            return await asyncio.Future()
+
+    store: Any = Redis()
+    followers = Followers(store, store)
+    async with asyncio.timeout(30), followers.follow("reader", "127.0.0.1"):
+        assert await begun.get() == "9-0"
+
+
 async def test_a_client_that_leaves_as_its_stream_begins_is_no_fault_of_ours() -> None:
     """Each left an error with a trace in the log, and counted as a failure of the server that alarms look at."""
     faults: list[BaseException] = []
@@ -164,7 +216,7 @@ async def test_a_stream_ends_where_redis_refuses_more_of_it() -> None:
     faults: list[BaseException] = []
 
     class Refusing(History):
-        async def run(self, page: list[KeptEvent]) -> list[KeptEvent]:
+        async def run(self, page: EventPage) -> EventPage:
             if page[0].id != "1-0":
                 raise StoreRefusedError("WRONGTYPE")
             return page
