@@ -1,13 +1,14 @@
 """The asynchronous client; its guarantees are those of store/client/sync_client.py.
 
-Calls of several tasks go one after the other, each within one ``asyncio.timeout`` for all of it, its turn included.
+Calls of several tasks go one after the other. The bound of each counts from when it was asked, or from the last answer
+to one before it, if later: while Redis answers, a call waits for its turn as long as that takes, ``TURN_S`` at most.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, TypeVar
 
@@ -37,6 +38,8 @@ from supervisor.store.routing.topology import is_master
 from supervisor.store.scripts import Call, script
 
 T = TypeVar("T")
+TURN_S = 60.0
+"""How long calls of other tasks may keep one from being sent, while they are answered."""
 
 
 class AsyncStore(StoreClient):
@@ -48,6 +51,8 @@ class AsyncStore(StoreClient):
         self.raw = raw
         self._call_turn = asyncio.Lock()
         self._block_turn = asyncio.Lock()
+        self._answered_s = 0.0
+        """When the last call was answered, by the clock of the loop."""
 
     @staticmethod
     def _raw_of(kwargs: dict[str, Any], route: Route | None, clock: Clock | None) -> Any:
@@ -63,7 +68,7 @@ class AsyncStore(StoreClient):
         tail = (len(call.keys), *call.keys, *call.args)
         durable_ms = self._durable_ms if call.script in DURABLE else 0
         try:
-            async with asyncio.timeout(wait_s), self._call_turn:
+            async with self._turn(wait_s):
                 try:
                     replies = await self._send(
                         self._call_link, wait_s, "EVALSHA", item.sha, *tail, durable_ms=durable_ms
@@ -94,7 +99,7 @@ class AsyncStore(StoreClient):
     async def command(self, *parts: str | int) -> Any:
         """Send a plain command and return the raw reply."""
         try:
-            async with asyncio.timeout(self._timeout_s), self._call_turn:
+            async with self._turn(self._timeout_s):
                 return (await self._send(self._call_link, self._timeout_s, *parts))[0]
         except (RedisError, OSError) as error:
             raise self._meaning(error, str(parts[0])) from error
@@ -112,6 +117,43 @@ class AsyncStore(StoreClient):
                 return (await self._send(self._block_link, bound_s, *parts))[0]
         except (RedisError, OSError) as error:
             raise self._meaning(error, str(parts[0])) from error
+
+    @asynccontextmanager
+    async def _turn(self, wait_s: float) -> AsyncIterator[None]:
+        """Wait for the turn of a call, and bound it. A silent Redis fails all that wait, not one after the other."""
+        asked_s = asyncio.get_running_loop().time()
+        await self._take_turn(asked_s, wait_s)
+        try:
+            async with asyncio.timeout_at(max(asked_s, self._answered_s) + wait_s):
+                yield
+        finally:
+            self._call_turn.release()
+
+    async def _take_turn(self, asked_s: float, wait_s: float) -> None:
+        """Wait for the turn of a call for as long as those before it are answered."""
+        loop = asyncio.get_running_loop()
+        until_s = asked_s + TURN_S
+        looking: asyncio.TimerHandle
+
+        def look() -> None:
+            nonlocal looking
+            due_s = min(self._answered_s + wait_s, until_s)
+            if due_s > loop.time():
+                looking = loop.call_at(due_s, look)
+            else:
+                bound.reschedule(due_s)
+
+        try:
+            async with asyncio.timeout(None) as bound:
+                looking = loop.call_at(asked_s + wait_s, look)
+                try:
+                    await self._call_turn.acquire()
+                finally:
+                    looking.cancel()
+        except TimeoutError as error:
+            if loop.time() < until_s:
+                raise
+            raise RedisConnectionError(f"calls of other tasks came before this one for {TURN_S:g} s") from error
 
     async def _send(self, link: Any, wait_s: float, *parts: Any, durable_ms: int = 0) -> list[Any]:
         task = asyncio.current_task()
@@ -145,6 +187,8 @@ class AsyncStore(StoreClient):
                 replies.append(await link.read_response())
             except ResponseError as error:
                 replies.append(error)  # the reply to WAIT comes all the same, and must be read
+        if link is self._call_link:
+            self._answered_s = asyncio.get_running_loop().time()
         return answered(replies)
 
     async def _watched(self, talk: Coroutine[Any, Any, T]) -> T:
