@@ -74,11 +74,12 @@ local function is_once(data)
   return template and (not next(template) or template['at_most_once'] == true)
 end
 
--- It may have begun, and nobody knows whether it ended.
+-- It may have begun, and nobody knows whether it ended. Returns 'dead' where it must not run twice.
 local function put_back(id, data)
   if is_once(data) then
     give_up(queue, id, now, dead_cap, '{"reason":"lost","detail":"found in no place"}')
     live_remove('', id, 'dead')
+    return 'dead'
   else
     put_at_head(id, data)
   end
@@ -104,13 +105,13 @@ local function verify_remains(id, entries, token)
   end
 end
 
--- Keep one of several places.
-local function verify_place(id, data, entries, token)
+-- Keep one of several places; `place`: where it was just put.
+local function verify_place(id, data, entries, token, place)
   local dead, later = redis.call('ZSCORE', keys.dead(queue), id), redis.call('ZSCORE', keys.later(queue), id)
   local key = redis.call('HGET', keys.blocked(queue), id)
   local own = string.sub(ready(queue, data), #keys.queue(queue) + 1)
   local suspects = parts.suspect(string.sub(data, 1, 1))
-  local kept, names, extra = token and 'running', {}, 0
+  local kept, names, extra = place or token and 'running', {}, 0
   for _, entry in ipairs(entries) do
     names[#names + 1] = whole(entry[2]) == '1' and entry[1] or entry[1] .. ' ' .. whole(entry[2]) .. ' times'
     if not kept and (entry[1] == own or entry[1] == suspects) then
@@ -126,7 +127,7 @@ local function verify_place(id, data, entries, token)
   table.sort(names)
   if extra == 0 then
     if tell(id, 'in no place: it would never run', 'put back') then
-      put_back(id, data)
+      kept = put_back(id, data)
     end
   elseif not kept then
     if tell(id, 'in ' .. table.concat(names, ' and ') .. ', but its data says ' .. own, 'put into ' .. own) then
@@ -195,10 +196,9 @@ local function verify_fence(id, data, token)
   release_all(queue, { id }, false)
   if data then
     redis.call('HSET', keys.att(queue), id, whole(attempts) .. ',' .. whole(crashes) .. ',' .. whole(interrupts + 1))
-    put_back(id, data)
-  else
-    forget(queue, '', id)
+    return nil, put_back(id, data)
   end
+  forget(queue, '', id)
   return nil
 end
 
@@ -208,8 +208,9 @@ local function verify(id)
   if charged and not string.match(charged, '^%d+,%d+,%d+$') and tell(id, 'its charges cannot be read', 'forgotten') then
     redis.call('HDEL', keys.att(queue), id)
   end
+  local place, key
   if token then
-    token = verify_fence(id, data, token)
+    token, place = verify_fence(id, data, token)
   end
   local entries = entries_of(id)
   if not data then return verify_remains(id, entries, token) end
@@ -227,7 +228,7 @@ local function verify(id)
     end
     return
   end
-  local place, key = verify_place(id, data, entries, token)
+  place, key = verify_place(id, data, entries, token, place)
   verify_limits(id, data, place, key, token)
 end
 
