@@ -280,7 +280,7 @@ class _Reader:
         return f"{ran}: run a tree as {user}, or change the user in the command, then remove paused"
 
     def _new_id(self, command: str) -> str:
-        """Return an id that stays the same when lines are added elsewhere."""
+        """Return an id that stays the same while no line of the same program is added above or taken away there."""
         stem = f"{self.source.label}.{name_of(command)}"
         number, candidate = 1, stem
         while candidate in self.taken:

@@ -20,6 +20,8 @@ _HEADER = """\
 # - A schedule runs once per cluster, on one replica; cron ran it on every host that had the file.
 # - Commands run as Tenure's own user, in its environment and what stands under env. Those of other users are paused.
 # - Commands are here with the secrets in them: keep the file from others. Ids of schedules are shown to everybody.
+# - Schedules of one program are numbered in the order of the lines: another import after a line was added above would
+#   move pauses and history to other commands. From now on change this file.
 # - overlap: allow starts a run while an earlier one is unfinished, as cron did; skip is the safer choice.
 # - A command that exits with a code other than 0 has failed; check: false accepts every code, as cron did.
 version: 1
