@@ -61,3 +61,39 @@ local READ_MAX, LINE_MAX = 131072, 4096
 local function readable(text)
   return #text > READ_MAX and string.sub(text, 1, READ_MAX) or text
 end
+
+-- The same of a string, or of a field of a hash, that many read: it is cut there too, by whoever may, so that it takes long once.
+local function short(key, field)
+  local text = redis.call(field and 'HGET' or 'GET', unpack({ key, field }))
+  if #(text or '') > READ_MAX then
+    text = readable(text)
+    redis.pcall(field and 'HSET' or 'SET', unpack({ key, field or text, field and text }))
+  end
+  return text
+end
+
+-- Those of `found`, members of a set or fields of a hash, that are no longer than any of ours; others are taken out by
+-- `command`, since each who reads them would be as long about it again. With `width` 2 a value follows each. An error has none.
+local MEMBER_MAX = 1024
+local function ours(command, key, found, width)
+  local kept, step = {}, width or 1
+  for n = 1, #found, step do
+    if #found[n] + #(found[n + step - 1] or '') > MEMBER_MAX then
+      redis.pcall(command, key, found[n])
+    else
+      for m = n, n + step - 1 do
+        kept[#kept + 1] = found[m]
+      end
+    end
+  end
+  return kept
+end
+
+-- The first entry of a list; nil for none. Longer than any of ours it is taken out, after this.
+local function first_of(list)
+  local id = redis.pcall('LINDEX', list, 0) or nil
+  if type(id) == 'string' and #id > MEMBER_MAX then
+    redis.pcall('LPOP', list)
+  end
+  return id
+end

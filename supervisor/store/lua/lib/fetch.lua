@@ -14,6 +14,7 @@ local function judge(queue, id, of, is_retry, is_rated)
   local me = queue .. ' ' .. id
   if of.is_replacing and of.max == 1 then
     local newest = read('HGET', keys.limit_newest, of.concurrency)
+    newest = newest and ours('HDEL', keys.limit_newest, { of.concurrency, newest }, 2)[2] -- many may be judged by the same
     local its_queue, its_id = string.match(newest or '', '^(%S+) (%S+)$')
     if its_id and newest ~= me and redis.pcall('HEXISTS', keys.data(its_queue), its_id) == 1 then return 'over' end
   end
@@ -172,7 +173,7 @@ end
 local function take(open, class, list, limit)
   local queue, taken, step, is_suspect = open.name, 0, limit, class == 's'
   while taken < limit and t.looks > 0 and t.keys > 0 and t.bytes > 0 do
-    local ids = read('LRANGE', list, 0, math.min(step, t.looks) - 1) or {}
+    local ids = distinct(read('LRANGE', list, 0, math.min(step, t.looks) - 1) or {})
     local skip = stale_drop(queue, list, ids)
     local plan = skip and #ids > 0 and decide(open, ids, skip, limit - taken, is_suspect)
     for n = plan and plan.seen + 1 or 1, skip and #ids or 0 do -- what stays in the list
@@ -188,7 +189,7 @@ local function take(open, class, list, limit)
     if #plan.tokens > 0 then
       redis.call('HSET', keys.run(queue), unpack(plan.tokens))
     end
-    if t.bytes <= 0 then shorten(queue, ids, plan.data) end
+    shorten(queue, ids, plan.data)
     write_limits(queue, list, plan, is_suspect)
     redis.call('LTRIM', list, plan.seen, -1)
     if t.brought[list] then

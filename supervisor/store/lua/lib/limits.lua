@@ -24,13 +24,14 @@
 -- A slot is given with `run` and taken with it, in one script, so it cannot leak; where one leaked all the same (a key
 -- deleted by hand), whoever finds all slots taken checks some holders, and frees those that do not run.
 -- Includes  queue
-local HEALED_MAX, SAMPLE = 4, 8
+local HEALED_MAX, SAMPLE, HEADER_MAX = 4, 8, 1024 -- of a header ours have some 500 bytes
 
 local parsed = {} -- many runs of one script share theirs; nobody changes what is in here
 local function limits_in(header)
   local of = parsed[header]
   if of then return of end
   of = {}
+  if #header > HEADER_MAX then return of end
   parsed[header] = of
   for part in string.gmatch(header, '[^%[%];]+') do
     local letter = string.sub(part, 1, 1)
@@ -53,7 +54,7 @@ end
 
 -- The limits in front of an envelope; nil for most runs, at the price of one byte.
 local function header_of(data)
-  return string.byte(data, 3) == 91 and string.match(data, '^..(%[[^%]]*%])') or nil
+  return string.byte(data, 3) == 91 and string.match(string.sub(data, 1, HEADER_MAX + 2), '^..(%[[^%]]*%])') or nil
 end
 
 -- The template in a run's data and its whole envelope, decoded; empty tables where they cannot be read.
@@ -83,17 +84,28 @@ local function waiting(queue)
   return redis.call('HLEN', keys.data(queue)) - redis.call('HLEN', keys.run(queue)) - redis.call('ZCARD', keys.dead(queue))
 end
 
+-- What a run that exists holds; nothing where no header of ours is written.
+local function limits_of(queue, id)
+  local is_read, header = pcall(short, keys.limits(queue), id)
+  return limits_in(is_read and header or '')
+end
+
+-- `queue id` of the run that holds a key of `limit:u` or `limit:n`; nil for none, or for what is none of ours.
+local function holder_in(hash, key)
+  local holder = redis.pcall('HGET', hash, key)
+  return type(holder) == 'string' and ours('HDEL', hash, { key, holder }, 2)[2] or nil
+end
+
 -- Take what a run holds as long as it exists; `queue id` of the holder, and nothing written, if its unique key is taken.
 local function claim(queue, id, data)
   local header = header_of(data)
   local of = header and limits_in(header) or {}
   if of.unique then
     local held, me = keys.limit_unique, queue .. ' ' .. id
-    local holder = redis.call('HGET', held, of.unique)
+    local holder = holder_in(held, of.unique)
     if holder and holder ~= me then
       local its_queue, its_id = string.match(holder, '^(%S+) (%S+)$')
-      local its = its_id and redis.pcall('HGET', keys.limits(its_queue), its_id)
-      if type(its) == 'string' and limits_in(its).unique == of.unique
+      if its_id and limits_of(its_queue, its_id).unique == of.unique
         and redis.pcall('HEXISTS', keys.data(its_queue), its_id) == 1 then
         return holder
       end
@@ -140,8 +152,7 @@ end
 
 -- Whether a run that waits for a slot has no room beside those that are held; of one that is not known it may have.
 local function is_full(queue, id, held)
-  local header = held > 0 and type(id) == 'string' and redis.pcall('HGET', keys.limits(queue), id)
-  local max = type(header) == 'string' and limits_in(header).max
+  local max = held > 0 and type(id) == 'string' and limits_of(queue, id).max
   return max and held >= max
 end
 
@@ -157,9 +168,10 @@ local function tell_waiting(key, own, held)
   told[key] = is_many and not held
   if not is_many and (held or 0) > 0 then return false end -- all were told when a holder ended
   local waiting = redis.pcall('SRANDMEMBER', keys.limit_queues(key), is_many and held and TOLD_AGAIN or TOLD_MAX)
+  waiting = ours('SREM', keys.limit_queues(key), waiting)
   waiting[#waiting + 1] = is_many and own or nil
-  for _, queue in ipairs(waiting['err'] and {} or waiting) do
-    local first = not is_many or queue == own or redis.pcall('LINDEX', keys.wait(queue, key), 0)
+  for _, queue in ipairs(waiting) do
+    local first = not is_many or queue == own or first_of(keys.wait(queue, key))
     if not first then
       redis.pcall('SREM', keys.limit_queues(key), queue)
       told[key] = true
@@ -179,7 +191,7 @@ local function leave_line(queue, id, data)
   local rate, kind = header and limits_in(header).rate, string.sub(data, 1, 1)
   local line = rate and keys.rate(queue, kind, rate)
   if line and redis.pcall('ZREM', line, id) == 1 then
-    local first = redis.pcall('ZRANGE', line, 0, 0)[1]
+    local first = ours('ZREM', line, redis.pcall('ZRANGE', line, 0, 0))[1]
     if first then
       redis.pcall('ZADD', keys.later(queue), 'XX', 'LT', whole(now_ms()), first)
       ring(queue, kind, 1)
@@ -230,10 +242,10 @@ local function release_all(queue, ids, is_end)
       local of, me = limits_in(header), queue .. ' ' .. ids[n]
       if is_end then
         gone[#gone + 1] = ids[n]
-        if of.unique and redis.pcall('HGET', keys.limit_unique, of.unique) == me then
+        if of.unique and holder_in(keys.limit_unique, of.unique) == me then
           redis.pcall('HDEL', keys.limit_unique, of.unique)
         end
-        if of.is_replacing and redis.pcall('HGET', keys.limit_newest, of.concurrency) == me then
+        if of.is_replacing and holder_in(keys.limit_newest, of.concurrency or '') == me then
           redis.pcall('HDEL', keys.limit_newest, of.concurrency)
         end
         if of.above then
@@ -263,13 +275,15 @@ local function ask_to_yield(key, wanted)
   for _, holder in ipairs(sample['err'] and {} or sample) do
     local queue, id = string.match(holder, '^(%S+) (%S+)$')
     local token = queue and redis.pcall('HGET', keys.run(queue), id)
-    local request = queue and redis.pcall('HGET', keys.cancel(queue), id)
-    if type(request) == 'string' and type(token) == 'string' and string.find(request, token, 1, true) then
+    token = type(token) == 'string' and #token <= MEMBER_MAX and token
+    local request = token and redis.pcall('HGET', keys.cancel(queue), id)
+    request = type(request) == 'string' and string.sub(request, 1, 2 * MEMBER_MAX)
+    if request and string.find(request, token, 1, true) then
       if asked < wanted and string.find(request, '^cancel|') then -- it stands; but nobody waits for its run without a bound
         redis.pcall('HSET', keys.cancel(queue), id, 'force|' .. token .. '|' .. whole(now + YIELD_MS))
       end
       asked = asked + 1
-    elseif type(token) == 'string' then
+    elseif token then
       holders[#holders + 1] = { queue = queue, id = id, token = token, at = tonumber(string.match(token, '|(%d+)$')) or 0 }
     end
   end
@@ -283,7 +297,7 @@ end
 
 -- Whether a run is known to be the newest with its key: once that one has ended, none of those that are left is.
 local function is_newest(queue, id, of)
-  return redis.pcall('HGET', keys.limit_newest, of.concurrency) == queue .. ' ' .. id
+  return holder_in(keys.limit_newest, of.concurrency) == queue .. ' ' .. id
 end
 
 -- A run that may begin replaces older ones with its key, if it is of that sort: also while no worker is free to take it.

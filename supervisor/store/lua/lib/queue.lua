@@ -79,8 +79,8 @@ end
 -- a row were lost while it was executed.
 local LOSSES_FREE = 2
 local function is_accused(queue, id, crashes)
-  local err = redis.pcall('HGET', keys.err(queue), id)
-  local losses = string.match(type(err) == 'string' and err or '', ',"losses":(%d%d?)}$')
+  local is_read, err = pcall(short, keys.err(queue), id)
+  local losses = string.match(is_read and err or '', ',"losses":(%d%d?)}$')
   return crashes > 0 or (tonumber(losses) or 0) > LOSSES_FREE
 end
 
@@ -158,6 +158,31 @@ local function stale_drop(queue, list, ids)
   return skipped
 end
 
+-- Entries of a list, up to the first that comes again: what is read of them together is read once.
+local function distinct(ids)
+  local seen = {}
+  for n, id in ipairs(ids) do
+    if seen[id] then return { unpack(ids, 1, n - 1) } end
+    seen[id] = true
+  end
+  return ids
+end
+
+-- Cut those fields of a hash that would be read as often as their entries are in a list.
+local function cut_repeated(hash, ids)
+  for _, id in ipairs(distinct(ids) == ids and {} or ids) do
+    short(hash, id)
+  end
+end
+
+-- Take a delayed run out whose id is longer than any of ours: each turn would read it until it is due. Whether it was one.
+local function is_taken_out(queue, id)
+  if #(id or '') <= MEMBER_MAX then return false end
+  redis.call('ZREM', keys.later(queue), id)
+  erase(queue, id)
+  return true
+end
+
 -- Those of `ids` for whose end somebody waits: id to bells; nil for none, as mostly.
 local function awaited_of(ids)
   if #ids == 0 or redis.pcall('EXISTS', keys.awaited) ~= 1 then return nil end
@@ -176,6 +201,7 @@ end
 local function queues_with(of, cursor)
   local QUEUES_MAX, AT_ONCE = 2000, 100
   local page, found = redis.call('SSCAN', keys.queues, cursor, 'COUNT', QUEUES_MAX), {}
+  page[2] = ours('SREM', keys.queues, page[2])
   for first = 1, #page[2], AT_ONCE do
     local last, asked = math.min(first + AT_ONCE - 1, #page[2]), {}
     for n = first, last do

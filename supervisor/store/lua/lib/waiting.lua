@@ -44,6 +44,7 @@ end
 local function promote(queue, now)
   local later = keys.later(queue)
   local head = read('ZRANGE', later, 0, 0, 'WITHSCORES')
+  if head and is_taken_out(queue, head[1]) then return nil end
   local first = head and tonumber(head[2] or nil)
   if not first or first > now then return first or false end
   local due = redis.call('ZRANGEBYSCORE', later, '-inf', whole(now), 'LIMIT', 0, PROMOTE_MAX)
@@ -94,6 +95,7 @@ local function are_behind(queue, wait, key, count)
   local left, from, live = redis.call('LLEN', wait) - 1, 1, 0
   while live < count and live + left >= count and from <= count + LOOK_MAX do
     local ids = redis.call('LRANGE', wait, from, from + LOOK_MAX - 1)
+    cut_repeated(keys.blocked(queue), ids)
     for _, blocked in ipairs(redis.call('HMGET', keys.blocked(queue), unpack(ids))) do
       live = live + (blocked == key and 1 or 0)
     end
@@ -117,7 +119,7 @@ end
 -- take. Each is judged again when it is taken.
 local function wake(open)
   local queue, most = open.name, math.min(t.want, open.room)
-  local keys = read('SRANDMEMBER', keys.woken(queue), WOKEN_MAX) or {}
+  local keys = ours('SREM', keys.woken(queue), read('SRANDMEMBER', keys.woken(queue), WOKEN_MAX) or {})
   if #keys == 0 then return end
   for _, hash in ipairs({ keys.blocked(queue), keys.data(queue), keys.att(queue), keys.err(queue) }) do
     if not read('HLEN', hash) then return end
@@ -135,7 +137,7 @@ local function wake(open)
         end
         break
       end
-      local is_waiting = redis.call('HGET', keys.blocked(queue), id) == key
+      local is_waiting = #id <= MEMBER_MAX and short(keys.blocked(queue), id) == key
       local data = is_waiting and redis.call('HGET', keys.data(queue), id)
       local kind = data and string.sub(head_of(data), 1, 1)
       local of = data and limits_in(header_of(data) or '')
@@ -228,7 +230,7 @@ local function has_slot(of, me)
   t.healed[key], t.heals = true, t.heals + 1
   for _, holder in ipairs(redis.call('SRANDMEMBER', key, SAMPLE)) do
     local queue, id = string.match(holder, '^(%S+) (%S+)$')
-    if not t.admitted[holder] and (not queue or redis.pcall('HEXISTS', keys.run(queue), id) == 0) then
+    if not t.admitted[holder] and (not queue or #holder > MEMBER_MAX or redis.pcall('HEXISTS', keys.run(queue), id) == 0) then
       t.slots[key] = t.slots[key] - redis.call('SREM', key, holder)
     end
   end
@@ -243,7 +245,7 @@ local function ghosts(queue, ids)
   local blocked, dead = read('HMGET', keys.blocked(queue), unpack(ids)), read('ZMSCORE', keys.dead(queue), unpack(ids))
   local gone = {}
   for n, id in ipairs(ids) do
-    if not data[n] or run[n] or (blocked and blocked[n]) or (dead and dead[n]) then
+    if #id > MEMBER_MAX or not data[n] or run[n] or (blocked and blocked[n]) or (dead and dead[n]) then
       gone[#gone + 1] = id
     end
   end
@@ -326,7 +328,7 @@ local function write_lines()
       lead_line(key, line.front)
     end
     if #line.into > 0 then
-      local last, joined = redis.call('ZRANGE', key, -1, -1, 'WITHSCORES')[2], {}
+      local last, joined = ours('ZREM', key, redis.call('ZRANGE', key, -1, -1, 'WITHSCORES'), 2)[2], {}
       local first = math.max(t.now_us, (tonumber(last or nil) or 0) + 1)
       for n, id in ipairs(line.into) do
         joined[2 * n - 1], joined[2 * n] = whole(first + n), id

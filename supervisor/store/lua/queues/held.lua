@@ -1,4 +1,4 @@
--- Read, page by page, which runs of a queue a session holds. Writes nothing.
+-- Read, page by page, which runs of a queue a session holds. Changes nothing of ours.
 --
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  session        whose; empty: those of sessions that are neither open nor dying, which nobody will give back
@@ -10,12 +10,11 @@
 -- Returns  cursor (0 at the end), then session, id, attempt, fetched_ms for each. One may come twice. A number that
 --          no script wrote counts as 0; a fence without a session is left out: `queue fsck` puts its run back. So is an
 --          entry that is longer than any of ours.
-local ENTRY_MAX = 1024
 local page = redis.call('HSCAN', keys.run(queue), cursor, 'COUNT', 500)
+page[2] = ours('HDEL', keys.run(queue), page[2], 2)
 local reply = { page[1] }
 for i = 1, #page[2], 2 do
-  local is_short = #page[2][i] + #page[2][i + 1] <= ENTRY_MAX
-  local holder, attempt, fetched = string.match(is_short and page[2][i + 1] or '', '^(.+)|(%d+)|(%d+)$')
+  local holder, attempt, fetched = string.match(page[2][i + 1], '^(.+)|(%d+)|(%d+)$')
   local is_wanted = holder and holder == session
   if holder and session == '' then
     is_wanted = redis.call('HEXISTS', keys.sessions, holder) == 0

@@ -1,4 +1,4 @@
--- Read the runs of a queue that were given up. Writes nothing.
+-- Read the runs of a queue that were given up. Changes nothing of ours.
 --
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  queue          which
@@ -21,10 +21,11 @@ else
   local page = redis.call('ZSCAN', keys.dead(queue), position, 'COUNT', count)
   following, found = page[1], page[2]
 end
+local dead = ours('ZREM', keys.dead(queue), found, 2)
 local reply = { following }
-for i = 1, #found, 2 do
-  local id, n = found[i], #reply
-  reply[n + 1], reply[n + 2] = id, found[i + 1]
+for i = 1, #dead, 2 do
+  local id, n = dead[i], #reply
+  reply[n + 1], reply[n + 2] = id, dead[i + 1]
   reply[n + 3] = readable(redis.call('HGET', keys.data(queue), id) or '')
   reply[n + 4] = readable(redis.call('HGET', keys.att(queue), id) or '')
   reply[n + 5] = readable(redis.call('HGET', keys.err(queue), id) or '')

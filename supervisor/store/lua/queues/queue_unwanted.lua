@@ -71,8 +71,9 @@ local function look_at(queue, cursor)
   repeat
     local page = redis.pcall('HSCAN', keys.cancel(queue), cursor, 'COUNT', SCAN)
     if page['err'] then return nil end
-    for n = 1, #page[2], 2 do
-      pcall(look, queue, page[2][n], page[2][n + 1])
+    local requests = ours('HDEL', keys.cancel(queue), page[2], 2)
+    for n = 1, #requests, 2 do
+      pcall(look, queue, requests[n], requests[n + 1])
     end
     cursor, looked = page[1], looked + #page[2] / 2
     if looked >= LOOK_MAX or ended >= LET_GO_MAX then return cursor end
@@ -83,7 +84,7 @@ end
 local scan, last = string.match(last_queue, '^(%d+) (.*)$')
 scan, last = scan or '0', last or ''
 local page, queues, requests = redis.call('SSCAN', keys.queues, scan, 'COUNT', QUEUES_MAX), {}, {}
-for _, queue in ipairs(page[2]) do
+for _, queue in ipairs(ours('SREM', keys.queues, page[2])) do
   if queue >= last and string.find(queue, '^%w[%w._-]*$') then -- any other can be no position of a page
     queues[#queues + 1] = queue
   end

@@ -72,7 +72,7 @@ end
 local page = redis.call('SSCAN', keys.queues, cursor, 'COUNT', PAGE)
 local reply = { page[1] }
 if pcall(note_served) then -- else who serves what is not known
-  for _, queue in ipairs(page[2]) do
+  for _, queue in ipairs(ours('SREM', keys.queues, page[2])) do
     local is_read, is_gone = pcall(forget_queue, queue)
     if is_read and is_gone then
       reply[#reply + 1] = queue

@@ -1,4 +1,4 @@
--- Find the queues in which runs wait that no open session takes. Writes nothing.
+-- Find the queues in which runs wait that no open session takes. Changes nothing of ours.
 --
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  cursor         0 at first, then the one of the previous page
@@ -17,7 +17,7 @@ end
 
 local page = redis.call('SSCAN', keys.queues, cursor, 'COUNT', PAGE)
 local reply = { page[1] }
-for _, queue in ipairs(page[2]) do
+for _, queue in ipairs(ours('SREM', keys.queues, page[2])) do
   for _, letter in ipairs({ 'a', 's' }) do
     if not is_served[queue .. ' ' .. letter] then
       local waiting = length('LLEN', keys.suspect(queue, letter))

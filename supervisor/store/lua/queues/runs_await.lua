@@ -23,6 +23,7 @@ local room = AWAITED_MAX - redis.call('HLEN', awaited)
 
 local function await(id)
   local bells = redis.call('HGET', awaited, id) or ''
+  bells = #bells <= BELLS_BYTES and bells or ''
   if string.find(' ' .. bells .. ' ', ' ' .. bell .. ' ', 1, true) then return end
   local _, spaces = string.gsub(bells, ' ', '')
   if (bells == '' and room <= 0) or spaces + 1 >= BELLS_MAX then

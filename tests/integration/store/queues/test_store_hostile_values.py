@@ -226,6 +226,7 @@ def test_what_is_longer_than_any_envelope_makes_no_reply_long(world: StoreCalls)
     reads = [world.queues.counts("default"), *(world.queues.show(run_id, ["default"]) for run_id in ids)]
     assert max(size_of(world.run(replace(call, parse=list))) for call in reads) < 1_000_000
     world.raw.delete(queue.paused)
+    world.raw.hset(queue.data, mapping={"h0": data, "h1": b"a0" + data[2:]})  # pages cut those at a head
 
     world.raw.hset(queue.run, mapping={b"x" * 2_000_000: "r.9/w-0/1|1|1", "y": b"x" * 2_000_000 + b"|1|1"})
     assert world.run(world.queues.orphans(queue="default")).items == []
