@@ -43,7 +43,11 @@ DECISIONS: Mapping[str, DecisionEvent] = {
     "clock_skew_resigned": DecisionEvent("warning", note="the clock is {skew_s} s off; {to} follows"),
     "refusals_resigned": DecisionEvent("warning", note="Redis refused its scheduler's calls"),
     "ineligible": DecisionEvent("error", note="{reason}; for {seconds} s"),
-    "redis_lost_data": DecisionEvent("error", note="{kind}, at epoch {epoch}", metric="tenure_redis_lost_data_total"),
+    "redis_lost_data": DecisionEvent(
+        "error",
+        note="{kind}, at epoch {epoch}; not restored: {not_restored}",
+        metric="tenure_redis_lost_data_total",
+    ),
     "fires_held": DecisionEvent("error", note="{reason}"),
     "duty_refused": DecisionEvent("error", "duty", "{error}"),
     "queue_refused": DecisionEvent("error", "queue", "{error}"),

@@ -53,6 +53,8 @@ _LEVELS = {
     "queue_refused": "error",
 }
 _RENEWED = {"renewed", "reclaimed"}
+NOT_RESTORED = "pauses, counts of max_runs, buffers"
+"""What nobody writes back after a loss of data: of the state of schedules replicas remember watermarks alone."""
 
 
 class AgentReport:
@@ -77,6 +79,8 @@ class AgentReport:
         elif event == "twins":
             ELECTION_TWINS.set(fields["count"])
         else:
+            if event == "redis_lost_data":
+                fields["not_restored"] = NOT_RESTORED
             self._count(event, fields)
             event_catalogue.log(event, fields, level=_LEVELS.get(event, "info"))
 

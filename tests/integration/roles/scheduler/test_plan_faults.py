@@ -156,6 +156,22 @@ def test_a_loss_of_data_neither_loses_nor_repeats_a_due_time() -> None:
         assert doubtful == [True, False]
 
 
+def test_a_loss_of_data_ends_pauses_and_begins_counts_anew_but_for_pauses_of_the_definition() -> None:
+    """Nobody remembers these (docs/election.md); what was due since the last run of a completed schedule is made up."""
+    held, written = every(10, "held", overlap="allow"), every(10, "written", overlap="allow", paused=True)
+    few = every(4, "few", overlap="allow", missed="all", max_runs=2)
+    with planned(held, written, few) as plan:
+        plan.run(plan.control.pause(["held"], reason="", by="test"))
+        plan.world.executed()
+        plan.until(25)
+        assert (plan.fired("held"), plan.fired("written"), plan.fired("few")) == ([], [], [4, 8])
+        plan.server.empty()
+        plan.until(45)
+        assert (plan.fired("held"), plan.fired("written"), plan.fired("few")) == ([30, 40], [], [4, 8, 12, 16])
+        again = plan.run(plan.queues.show(f"few@{EPOCH_MS + 12_000}")).envelope
+        assert again.maybe_duplicate
+
+
 @pytest.mark.parametrize("is_sole", [True, False], ids=["it_held_the_lease", "its_lease_had_ended"])
 def test_a_loss_of_data_loses_no_due_time_that_waits_for_its_jitter(*, is_sole: bool) -> None:
     """A leader that began meanwhile remembers no watermark of it, and nobody has decided it."""

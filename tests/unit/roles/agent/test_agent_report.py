@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from structlog.testing import capture_logs
 
-from supervisor.roles.agent.reporting import AgentReport
-from supervisor.telemetry import metrics
+from supervisor.roles.agent.reporting import NOT_RESTORED, AgentReport
+from supervisor.telemetry import events, metrics
 
 
 def value(counter: object, **labels: str) -> float:
@@ -35,6 +36,18 @@ def test_losses_of_data_are_counted_from_zero_on() -> None:
     (family,) = metrics.REDIS_LOST_DATA.collect()
     found = {each.labels["kind"]: each.value for each in family.samples if each.name.endswith("_total")}
     assert found == {"data": 0, "rolled_back": 0}
+
+
+def test_a_loss_of_data_says_what_nobody_writes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pause that ends with the data leaves no other trace: whoever made it has to read that here."""
+    noted: list[str] = []
+    monkeypatch.setattr(events, "record", lambda _, note, **__: noted.append(note))
+    with capture_logs() as lines:
+        AgentReport()("redis_lost_data", kind="data", epoch=0, floor=8, genesis="")
+
+    (line,) = lines
+    assert (line["event"], line["not_restored"]) == ("redis_lost_data", NOT_RESTORED)
+    assert noted == [f"data, at epoch 0; not restored: {NOT_RESTORED}"]
 
 
 def test_renewals_are_counted_by_result() -> None:
