@@ -95,6 +95,12 @@ def works(store: Any) -> None:
     assert store.run(CALL, timeout_s=20.0).code is LeaseCode.VIEW
 
 
+def rings(store: Any, bell: str) -> None:
+    """Fail unless a wait for a bell ends with it; an unheard one ends by a margin of 0.25 s, short for a busy machine."""
+    store.command("RPUSH", bell, "x")
+    assert store.ring([bell], 20) is not None
+
+
 def unavailable(store: Any, why: str, *, where: str, bound_s: float = 20.0) -> str:
     """Fail unless a call says that it is worth a retry, within its bound; return the message."""
     return _fails(store, StoreUnavailableError, why, where, bound_s)

@@ -13,7 +13,7 @@ import pytest
 
 from supervisor.core.errors import StoreUnavailableError
 from supervisor.store.election.leases import LeaseCode
-from tests.kit.clients import CALL, Clients, unavailable, works
+from tests.kit.clients import CALL, Clients, rings, unavailable, works
 from tests.kit.proxy import Proxy
 
 pytestmark = pytest.mark.server
@@ -60,12 +60,12 @@ def test_a_black_hole_costs_the_bound_and_no_more(connect: Clients, proxy: Proxy
 def test_a_blocking_read_ends_in_a_black_hole(connect: Clients, proxy: Proxy) -> None:
     """It has a margin beyond the block, and no more; the calls beside it are not disturbed."""
     store = connect(proxy.url)
-    assert store.ring(["{tenure:faults}:none"], 0.01) is None
+    rings(store, "{tenure:faults}:none")
     proxy.black_hole()
     with pytest.raises(StoreUnavailableError, match="BLPOP: no answer in time"):
         store.ring(["{tenure:faults}:none"], 0.1)
     proxy.mend()
-    assert store.ring(["{tenure:faults}:none"], 0.01) is None
+    rings(store, "{tenure:faults}:none")
 
 
 def test_a_peer_that_lost_the_connection_is_noticed(connect: Clients, proxy: Proxy) -> None:

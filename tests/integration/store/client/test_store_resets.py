@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from supervisor.core.errors import StoreUnavailableError
-from tests.kit.clients import CALL, Clients, works
+from tests.kit.clients import CALL, Clients, rings, works
 from tests.kit.proxy import Proxy
 from tests.kit.waiting import wait_until
 
 pytestmark = pytest.mark.server
-BELL, SILENT_BELL = ["{tenure:faults}:rung"], ["{tenure:faults}:none"]
+BELL, SILENT_BELL = ["{tenure:faults}:rung"], "{tenure:faults}:none"
 OPERATIONS: tuple[Callable[[Any], Any], ...] = (
     lambda store: store.run(CALL),
     lambda store: store.ring(BELL, 1),
@@ -55,11 +55,11 @@ def test_an_idle_connection_that_was_reset_is_replaced_without_an_error(connect:
     """A load balancer that forgets idle flows must not cost a call, nor a worker its process."""
     store = connect(proxy.url)
     works(store)
-    assert store.ring(SILENT_BELL, 0.01) is None
+    rings(store, SILENT_BELL)
     proxy.reset()
     wait_until(lambda: _has_noticed(connect, store), what="the reset to arrive")
     works(store)
-    assert store.ring(SILENT_BELL, 0.01) is None
+    rings(store, SILENT_BELL)
 
 
 def test_closing_a_client_whose_connections_were_reset_raises_nothing(connect: Clients, proxy: Proxy) -> None:
