@@ -89,11 +89,11 @@ local function ours(command, key, found, width)
   return kept
 end
 
--- The first entry of a list; nil for none. Longer than any of ours it is taken out, after this.
-local function first_of(list)
-  local id = redis.pcall('LINDEX', list, 0) or nil
+-- The first entry of a list (0) or the last (-1); nil for none. Longer than any of ours it is taken out, after this.
+local function entry_of(list, at)
+  local id = redis.pcall('LINDEX', list, at) or nil
   if type(id) == 'string' and #id > MEMBER_MAX then
-    redis.pcall('LPOP', list)
+    redis.pcall('LTRIM', list, at + 1, -1 + math.min(at, 0))
   end
   return id
 end

@@ -10,7 +10,8 @@ local WEIGHTS = { [0] = 6, 3, 1 }
 
 -- What a run's limits say: 'go', 'full', 'over' if a newer one takes its place, or 'early' with its time; nil if a
 -- foreign key is in the way.
-local function judge(queue, id, of, is_retry, is_rated)
+local function judge(open, id, of, is_retry, is_older, is_rated)
+  local queue = open.name
   local me = queue .. ' ' .. id
   if of.is_replacing and of.max == 1 then
     local newest = read('HGET', keys.limit_newest, of.concurrency)
@@ -19,7 +20,8 @@ local function judge(queue, id, of, is_retry, is_rated)
     if its_id and newest ~= me and redis.pcall('HEXISTS', keys.data(its_queue), its_id) == 1 then return 'over' end
   end
   if of.concurrency and of.max then
-    local is_free = has_slot(of, me)
+    local is_new = not (is_older or of.is_replacing or of.rate and read('ZSCORE', keys.rate(queue, t.letter, of.rate), id))
+    local is_free = has_slot(open, of, me, is_new)
     if not is_free then return is_free == false and 'full' or nil end
   end
   if of.rate and is_rated then
@@ -58,12 +60,12 @@ local function decide(open, ids, skip, most, is_suspect)
     if header then
       local of = limits_in(header)
       local is_retry = charges(att[n]) > 0 and not has_asked(queue, id) -- it is older than what waits
-      verdict, due = judge(queue, id, of, is_retry, not is_suspect) -- a suspect has had its start
+      local is_older = is_retry or t.woken[queue .. ' ' .. id] or att[n] == WAITED
+        or of.is_replacing and att[n] -- tried again: no newer than who runs
+      verdict, due = judge(open, id, of, is_retry, is_older, not is_suspect) -- a suspect has had its start
       if not verdict then
         return nil
       elseif verdict == 'full' then
-        local is_older = is_retry or t.woken[queue .. ' ' .. id]
-          or of.is_replacing and att[n] -- tried again: no newer than who runs
         local kept = is_older and plan.older or plan.waiting
         kept[of.concurrency] = kept[of.concurrency] or {}
         table.insert(kept[of.concurrency], id)
@@ -72,6 +74,10 @@ local function decide(open, ids, skip, most, is_suspect)
           line.out[#line.out + 1] = id -- nobody waits for a rate behind one that waits for a slot
         end
         plan.is_held_up = true
+        if not is_suspect then
+          local wait = keys.wait(queue, of.concurrency)
+          t.newest[wait], t.emptied[wait] = t.newest[wait] or of.max, nil
+        end
         plan.yield[of.concurrency] = of.is_replacing and not att[n] and (of.max > 1 or is_newest(queue, id, of))
           or plan.yield[of.concurrency]
       elseif verdict == 'over' then
@@ -81,8 +87,8 @@ local function decide(open, ids, skip, most, is_suspect)
         plan.early[#plan.early + 1] = id
         plan.spared[#plan.spared + 1] = of.concurrency
         if of.is_replacing and of.max == 1 and not att[n] then
-          plan.known[#plan.known + 1] = id -- charged with nothing: when it comes back it is no newer than now
-          plan.known[#plan.known + 1] = '0,0,0'
+          plan.known[#plan.known + 1] = id -- when it comes back it is no newer than now
+          plan.known[#plan.known + 1] = WAITED
         end
       end
     end
@@ -270,6 +276,7 @@ local function fetch(turn)
   t.slots, t.buckets, t.lines, t.admitted, t.healed, t.heals, t.looks = {}, {}, {}, {}, {}, 0, t.want + LOOK_MAX
   t.keys, t.bytes, t.at = 3 * t.want + KEYS_MAX, BYTES_MAX, whole(t.now)
   t.first_token, t.woken, t.brought, t.fronts = t.session .. '|1|' .. t.at, {}, {}, {}
+  t.newest, t.emptied = {}, {}
   for _, open in ipairs(t.open) do
     open.lens, open.had_room = {}, open.room > 0
   end

@@ -1,7 +1,8 @@
 -- Library: limits, and with them how a run comes into being, and what it holds.
 --
 -- A run's limits stand in front of its envelope, `<kind><priority>[<limits>]<json>`, parted by semicolons (core/jobs/limits.py):
--- `u<key>` unique, `c<max>:<key>` concurrency, `r<count>/<per_ms>:<key>` rate. Every run is judged by its own numbers.
+-- `u<key>` unique, `c<max>:<key>` concurrency, `r<count>/<per_ms>:<key>` rate. Every run is judged by its own
+-- numbers, those that wait for a slot by that of the newest of them.
 -- `x`: where all slots of its concurrency key are taken, the oldest that holds one is asked to give way to it.
 -- `p<length>` is no limit: so much of its id is the id of the run that counts it among its own (adr/0030).
 --
@@ -150,10 +151,9 @@ end
 
 -- Like what wakes workers, nothing below stops the end of a run: a foreign key in the way is left alone.
 
--- Whether a run that waits for a slot has no room beside those that are held; of one that is not known it may have.
-local function is_full(queue, id, held)
-  local max = held > 0 and type(id) == 'string' and limits_of(queue, id).max
-  return max and held >= max
+-- How many may run at once by the limits of a run that exists; nil where that is not known.
+local function max_of(queue, id)
+  return type(id) == 'string' and limits_of(queue, id).max or nil
 end
 
 -- A slot of `key` may be free: whoever takes runs from a queue in which some wait for it will look. Of very many queues
@@ -171,11 +171,11 @@ local function tell_waiting(key, own, held)
   waiting = ours('SREM', keys.limit_queues(key), waiting)
   waiting[#waiting + 1] = is_many and own or nil
   for _, queue in ipairs(waiting) do
-    local first = not is_many or queue == own or first_of(keys.wait(queue, key))
-    if not first then
+    local last = not is_many or queue == own or entry_of(keys.wait(queue, key), -1)
+    if not last then
       redis.pcall('SREM', keys.limit_queues(key), queue)
       told[key] = true
-    elseif not is_full(queue, first, held or 0) then
+    elseif (held or 0) == 0 or held < (max_of(queue, last) or math.huge) then -- its number is that of all who wait there
       redis.pcall('SADD', keys.woken(queue), key)
       ring(queue, 'a', 1)
       ring(queue, 's', 1)

@@ -1,6 +1,6 @@
 -- Library of the turn: runs that wait, for their time, for a slot of their concurrency key, or in the line of those that came
 -- too early for a rate; and how they become ready.
--- Includes  run
+-- Includes  slots
 local PROMOTE_MAX = 64
 
 -- Put ids in front of a list, the first one first.
@@ -25,18 +25,6 @@ end
 local function add(lists, list, id)
   lists[list] = lists[list] or {}
   table.insert(lists[list], id)
-end
-
--- A foreign key in one queue must not hide what was taken from another, or stop what was acknowledged from being recorded:
--- its error is told at the end.
-local failed
-local function read(...)
-  local reply = redis.pcall(...)
-  if type(reply) == 'table' and reply['err'] then
-    failed = failed or select(2, ...) .. ': ' .. tostring(reply['err'])
-    return nil
-  end
-  return reply
 end
 
 -- Promote what is due.
@@ -83,12 +71,6 @@ local function promote(queue, now)
   return nil
 end
 
-local LOOK_MAX, STEP_MIN, WOKEN_MAX = 200, 20, 8
-
--- Everything below is of one turn `t`: open queues, session, letter, want, wheel, now, now_us, want_suspect, give, count,
--- due_at.
-local t
-
 -- Whether behind the first in a list of those that wait for a slot there are `count` more that do. By pages: a limit may be
 -- 100,000, and no more than some 8000 ids fit one command.
 local function are_behind(queue, wait, key, count)
@@ -127,10 +109,12 @@ local function wake(open)
   local heads, rung, looked, superseded = {}, {}, 0, 0
   for _, key in ipairs(keys) do
     local wait, held, left = keys.wait(queue, key), read('SCARD', keys.limit_slots(key)), most
+    local newest = newest_max(queue, key)
     while held and looked < 2 * STEP_MIN and read('LLEN', wait) do
       looked = looked + 1
       local id = redis.call('LINDEX', wait, 0)
       if not id then
+        t.emptied[wait] = true
         read('SREM', keys.limit_queues(key), queue)
         if not tell_waiting(key, nil, held) then -- else nobody may serve those that were told: again in the next turn
           redis.call('SREM', keys.woken(queue), key)
@@ -141,7 +125,7 @@ local function wake(open)
       local data = is_waiting and redis.call('HGET', keys.data(queue), id)
       local kind = data and string.sub(head_of(data), 1, 1)
       local of = data and limits_in(header_of(data) or '')
-      local max = of and of.max
+      local max = of and (newest ~= 0 and newest or of.max)
       local is_over = max and of.is_replacing and superseded < SUPERSEDED_MAX and are_behind(queue, wait, key, max)
       if is_over then
         looked, superseded = looked - 1 + math.floor(max / 1000), superseded + 1 -- it took so many times as long
@@ -163,6 +147,9 @@ local function wake(open)
         if data then
           redis.call('HDEL', keys.blocked(queue), id)
           t.woken[queue .. ' ' .. id] = key
+          if kind ~= t.letter then
+            redis.call('HSETNX', keys.att(queue), id, WAITED) -- a turn of the other kind must know that it has its place
+          end
           add(heads, ready(queue, data), id)
           rung[kind] = true
           held, left = held + 1, left - (kind == t.letter and 1 or 0)
@@ -214,27 +201,6 @@ local function take_back()
     end
     redis.call('LTRIM', list, math.max(#of.ids - of.seen, 0), -1)
   end
-end
-
--- Whether the slot that `me` would take is free; healed where it is held by runs that do not run.
-local function has_slot(of, me)
-  local key = of.slots
-  local held = t.slots[key]
-  if not held then
-    held, t.keys = read('SCARD', key), t.keys - 1
-  end
-  if not held then return nil end
-  t.slots[key] = held
-  if held < of.max then return true end
-  if t.healed[key] or t.heals >= HEALED_MAX then return false end
-  t.healed[key], t.heals = true, t.heals + 1
-  for _, holder in ipairs(redis.call('SRANDMEMBER', key, SAMPLE)) do
-    local queue, id = string.match(holder, '^(%S+) (%S+)$')
-    if not t.admitted[holder] and (not queue or #holder > MEMBER_MAX or redis.pcall('HEXISTS', keys.run(queue), id) == 0) then
-      t.slots[key] = t.slots[key] - redis.call('SREM', key, holder)
-    end
-  end
-  return t.slots[key] < of.max
 end
 
 local GHOSTS_MAX, AGAIN_MIN_US, AGAIN_EACH_US = 2000, 300000000, 100000

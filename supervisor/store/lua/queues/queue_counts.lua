@@ -27,7 +27,7 @@ for _, letter in ipairs({ 'a', 's' }) do
   for priority = 0, 2 do
     local list = parts.ready(letter, priority)
     reply[#reply + 1] = length(list)
-    local id = first_of(keys.queue(queue) .. list)
+    local id = entry_of(keys.queue(queue) .. list, 0)
     heads[#heads + 1] = id and short(keys.data(queue), id) or ''
   end
 end

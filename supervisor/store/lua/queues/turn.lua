@@ -21,11 +21,13 @@
 --           settle
 -- Deferred  admit
 --           ask_to_yield
+--           has_slot
 --           is_early
 --           is_newest
 --           lead_line
 --           line_of
 --           live
+--           newest_max
 --           replace_older
 --           run
 --           run_logs

@@ -16,6 +16,7 @@ from supervisor.store.keys import KIND_LETTER
 from supervisor.store.wire import envelope
 from supervisor.store.wire.envelope import ArgumentsTemplate
 from tests.integration.store.limits import test_store_limits as limits
+from tests.integration.store.limits import test_store_slots as slots
 from tests.integration.store.queues import test_store_cancel_script as cancelling
 from tests.integration.store.queues import test_store_release_script as releases
 from tests.integration.store.queues import test_store_turn_script as turns
@@ -115,6 +116,14 @@ BREAKS = {
     "a slot is not given back": Break(
         lua("lib/limits.lua", "redis.pcall('SREM', keys.limit_slots(of.concurrency), me)", ""),
         limits.test_as_many_as_may_run_and_the_next_when_one_ends,
+    ),
+    "who comes passes those that wait for a slot": Break(
+        lua("lib/slots.lua", "if is_new and newest and", "if false and"),
+        lambda world: slots.test_those_from_before_a_deploy_that_raised_the_limit_start_first(world, 2),
+    ),
+    "those that wait for a slot go by their own number": Break(
+        lua("lib/slots.lua", "t.newest[wait] = max_of(queue, ids[n]) or 0", "t.newest[wait] = 0"),
+        slots.test_all_slots_of_a_raised_limit_are_used_while_one_run_of_before_goes_on,
     ),
     "a rate lets everything start": Break(
         lua("lib/waiting.lua", "if tat + (ahead + 1) * step - per_us <= t.now_us then", "if true then"),

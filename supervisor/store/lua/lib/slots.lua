@@ -1,0 +1,69 @@
+-- Library of the turn: which run may take a slot of its concurrency key.
+-- Includes  run
+local LOOK_MAX, STEP_MIN, WOKEN_MAX = 200, 20, 8
+local WAITED = '0,0,0' -- charged with nothing: it came to its turn before, and is no newer when it comes back
+
+-- Everything below is of one turn `t`: open queues, session, letter, want, wheel, now, now_us, want_suspect, give, count,
+-- due_at.
+local t
+
+-- A foreign key in one queue must not hide what was taken from another, or stop what was acknowledged from being recorded:
+-- its error is told at the end.
+local failed
+local function read(...)
+  local reply = redis.pcall(...)
+  if type(reply) == 'table' and reply['err'] then
+    failed = failed or select(2, ...) .. ': ' .. tostring(reply['err'])
+    return nil
+  end
+  return reply
+end
+
+-- How many may hold a slot of a key at once, by the newest of those of a queue that wait for one, as of when the turn began: by
+-- their own number, those from before a deploy that raised it would wait for ever. 0 where it is not known, nil where none waits.
+local function newest_max(queue, key)
+  local wait = keys.wait(queue, key)
+  if t.newest[wait] == nil then
+    local ids = read('LRANGE', wait, -STEP_MIN, -1) or {}
+    local blocked = #ids > 0 and read('HMGET', keys.blocked(queue), unpack(ids)) or {}
+    t.newest[wait] = #ids > 0 and 0
+    for n = #blocked, 1, -1 do
+      if blocked[n] == key then
+        t.newest[wait] = max_of(queue, ids[n]) or 0
+        break
+      end
+    end
+  end
+  return t.newest[wait] or nil
+end
+
+-- Whether the slot that `me` would take is free; healed where it is held by runs that do not run. One that is new waits behind
+-- those of its queue that wait; they are looked at again, for it may bring another number.
+local function has_slot(open, of, me, is_new)
+  local key = of.slots
+  local held = t.slots[key]
+  if not held then
+    held, t.keys = read('SCARD', key), t.keys - 1
+  end
+  if not held then return nil end
+  t.slots[key] = held
+  local newest, wait = newest_max(open.name, of.concurrency), keys.wait(open.name, of.concurrency)
+  if is_new and newest and not t.emptied[wait] then
+    if held < of.max then
+      open.has_more = true
+      read('SADD', keys.woken(open.name), of.concurrency)
+    end
+    return false
+  end
+  local max = not is_new and newest and newest > 0 and newest or of.max
+  if held < max then return true end
+  if t.healed[key] or t.heals >= HEALED_MAX then return false end
+  t.healed[key], t.heals = true, t.heals + 1
+  for _, holder in ipairs(redis.call('SRANDMEMBER', key, SAMPLE)) do
+    local queue, id = string.match(holder, '^(%S+) (%S+)$')
+    if not t.admitted[holder] and (not queue or #holder > MEMBER_MAX or redis.pcall('HEXISTS', keys.run(queue), id) == 0) then
+      t.slots[key] = t.slots[key] - redis.call('SREM', key, holder)
+    end
+  end
+  return t.slots[key] < max
+end

@@ -1,0 +1,142 @@
+"""Who gets a slot of a concurrency key next: the oldest that waits, also while its limit and its priorities change."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from supervisor.core.model import Kind, Outcome
+from supervisor.store.queues.control import QueueControl
+from supervisor.store.wire.poll import Ack, FetchedRun
+from tests.integration.store.limits.limit_checks import limited
+from tests.kit.builders import StoreCalls
+
+S, Z = "r.1/w-0/1", "r.1/w-1/1"
+
+
+class Key:
+    """The runs of one key, of which as many end as a test says, the earliest first."""
+
+    def __init__(self, world: StoreCalls) -> None:
+        self.world = world
+        self.held: list[FetchedRun] = []
+        self.begun: list[str] = []
+        world.open(S, Z)
+
+    def cancel(self, *names: str) -> None:
+        """Cancel runs that wait, as a person does."""
+        self.world.run(QueueControl(self.world.keys).cancel([("default", name) for name in names]))
+
+    def turn(self, ended: int = 0, want: int = 10) -> list[str]:
+        """End the first so many, and start what may."""
+        acks = [
+            Ack(run_id=run.envelope.id, queue=run.queue, attempt=run.attempt, outcome=Outcome.OK)
+            for run in self.held[:ended]
+        ]
+        runs = self.world.turn(S, want=want, acks=acks).runs
+        self.held = self.held[ended:] + runs
+        begun = [run.envelope.id for run in runs]
+        self.begun += begun
+        return begun
+
+
+@pytest.mark.parametrize("raised", [2, 5])
+def test_those_from_before_a_deploy_that_raised_the_limit_start_first(world: StoreCalls, raised: int) -> None:
+    """Newer ones found a slot free by their own number, and the older ones by theirs never: not one of 19 began."""
+    key = Key(world)
+    old = [f"old{n}" for n in range(8)]
+    world.enqueue(*(limited(name) for name in old))
+    assert key.turn() == old[:1]
+
+    new = [f"new{n}" for n in range(20)]
+    for name in new:
+        world.enqueue(limited(name, raised))
+        key.turn(ended=1)
+        assert len(key.held) <= raised
+    while key.held:
+        key.turn(ended=1)
+
+    assert key.begun == old + new
+
+
+def test_all_slots_of_a_raised_limit_are_used_while_one_run_of_before_goes_on(world: StoreCalls) -> None:
+    """With one long run four slots of five stood idle until it ended."""
+    key = Key(world)
+    world.enqueue(*(limited(f"old{n}") for n in range(8)))
+    assert key.turn() == ["old0"]
+    world.enqueue(limited("new", 5))
+
+    begun = [key.turn(), key.turn()]
+
+    assert begun == [[], ["old1", "old2", "old3", "old4"]]
+
+
+def test_a_deploy_that_lowers_the_limit_reaches_those_that_wait(world: StoreCalls) -> None:
+    """From when one of it waits: until no more run than it allows, none starts."""
+    key = Key(world)
+    old = [f"old{n}" for n in range(8)]
+    world.enqueue(*(limited(name, 4) for name in old))
+    assert key.turn() == old[:4]
+    world.enqueue(limited("new0", 2), limited("new1", 2))
+    assert key.turn() == []
+
+    assert [key.turn(ended=1) for _ in range(4)] == [[], [], ["old4"], ["old5"]]
+    while key.held:
+        key.turn(ended=1)
+        assert len(key.held) <= 2
+    assert key.begun == [*old, "new0", "new1"]
+
+
+def test_the_newest_number_is_not_that_of_one_that_is_gone(world: StoreCalls) -> None:
+    """Its id is still the last of the list."""
+    key = Key(world)
+    world.enqueue(*(limited(name, 2) for name in "abcd"), *(limited(f"gone{n}", 9) for n in range(3)))
+    assert key.turn() == ["a", "b"]
+    key.cancel("gone0", "gone1", "gone2")
+
+    assert [key.turn(), key.turn(ended=1)] == [[], ["c"]]
+
+
+def test_one_that_was_brought_for_a_slot_by_a_worker_of_the_other_kind_keeps_its_place(world: StoreCalls) -> None:
+    """Those behind it in the line wait, and so it must not be judged as one that has just come."""
+    world.open(S, Z)
+    world.enqueue(*(limited(f"r{n}", kind=Kind.SYNC) for n in range(4)))
+    begun = world.fetch(Z, kind=Kind.SYNC)
+    for _ in range(3):
+        world.ack(Z, begun[-1])
+        assert world.fetch(S) == []
+        begun += world.fetch(Z, kind=Kind.SYNC)
+
+    assert begun == ["r0", "r1", "r2", "r3"]
+    assert world.fsck() == []
+
+
+@pytest.mark.share(2)
+@pytest.mark.parametrize("seed", range(6))
+def test_whatever_the_limit_becomes_the_oldest_that_waits_starts_next(world: StoreCalls, seed: int) -> None:
+    """Changed numbers, cancels, workers with few places: nobody is overtaken by one that came in a later turn."""
+    key, draw = Key(world), random.Random(seed)
+    most, came = 1, []
+    for step in range(150):
+        if draw.random() < 0.1:
+            most = draw.choice([1, 1, 2, 3, 5])
+        for n in range(draw.choice([0, 1, 1, 3])):
+            name = f"r{step:03}-{n}"
+            world.enqueue(limited(name, draw.choice([most, most, most, 1])))
+            came.append(name)
+        if draw.random() < 0.1:
+            waiting = [name for name in came if name not in key.begun]
+            if waiting:
+                gone = draw.choice(waiting)
+                key.cancel(gone)
+                came.remove(gone)
+        key.turn(ended=min(len(key.held), draw.choice([0, 1, 1, 2])), want=draw.choice([1, 2, 10]))
+        assert len(key.held) <= 5
+    for _ in range(1000):
+        key.turn(ended=1)
+        if not key.held and len(key.begun) == len(came):
+            break
+
+    assert key.begun == came
+    assert world.fsck() == []
