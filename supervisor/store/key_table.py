@@ -85,6 +85,7 @@ KEY_TABLE = (
     KeyRow("limit_newest", "limit:n", "hash", "concurrency keys", "unfinished runs", "the end of a run"),
     KeyRow("limit_slots", "limit:c:<key>", "set", "runs", "those being executed", "the end of a run"),
     KeyRow("limit_queues", "limit:q:<key>", "set", "queues", "those in which runs wait for the key", "the last waiter, queues_forget"),
+    KeyRow("limit_line", "limit:w:<key>", "sorted set", "queues", "those in which runs wait for the key", "turns, a day"),
     KeyRow("limit_rate", "limit:r:<key>", "string", "rate keys", "those in use, and one period", "expiry"),
     KeyRow("tally", "tally:<run>", "hash", "runs with children", "result_ttl; unfinished: 90 d", "expiry"),
     KeyRow("steps", "steps:<run>", "hash", "runs with steps", "30 d", "expiry"),

@@ -31,6 +31,7 @@ local function judge(open, id, of, is_retry, is_older, is_rated)
   if of.concurrency and of.max then
     t.slots[of.slots] = t.slots[of.slots] + 1
     t.admitted[me] = of.slots
+    leave_line_of(queue, of.concurrency)
   end
   return 'go'
 end
@@ -135,6 +136,7 @@ local function write_limits(queue, list, plan, is_suspect)
         redis.call('RPUSH', list, unpack(ids)) -- it keeps its lane, at the end of it
       elseif is_told and (which == 'older' and wait_in_front(keys.wait(queue, key), ids)
         or which == 'waiting' and read('RPUSH', keys.wait(queue, key), unpack(ids))) then
+        join_line(queue, key)
         for _, id in ipairs(ids) do
           plan.blocked[#plan.blocked + 1] = id
           plan.blocked[#plan.blocked + 1] = key
@@ -276,7 +278,7 @@ local function fetch(turn)
   t.slots, t.buckets, t.lines, t.admitted, t.healed, t.heals, t.looks = {}, {}, {}, {}, {}, 0, t.want + LOOK_MAX
   t.keys, t.bytes, t.at = 3 * t.want + KEYS_MAX, BYTES_MAX, whole(t.now)
   t.first_token, t.woken, t.brought, t.fronts = t.session .. '|1|' .. t.at, {}, {}, {}
-  t.newest, t.emptied = {}, {}
+  t.newest, t.emptied, t.ahead = {}, {}, {}
   for _, open in ipairs(t.open) do
     open.lens, open.had_room = {}, open.room > 0
   end

@@ -16,6 +16,7 @@
 --                                 not say so is gone, and gives way
 --   limit:c:<key>         set     `queue id` of the runs that hold a slot: exactly runs that are in `run`
 --   limit:q:<key>         set     queues in which runs wait for a slot
+--   limit:w:<key>         zset    expires: of several such queues those that are served, in the order in which they have a slot
 --   limit:n               hash    concurrency key to `queue id` of the newest run that replaces others
 --   limit:r:<key>         string  `tat_us 0`, expires: GCRA by the server's time
 --   q:<queue>:rate:<kind>:<key>  zset  expires: runs that came too early for a rate, by when they first did, behind those that come

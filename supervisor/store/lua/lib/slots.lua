@@ -37,6 +37,52 @@ local function newest_max(queue, key)
   return t.newest[wait] or nil
 end
 
+-- Queues that wait for a slot of a key have it in turn: each stands in a line since one of its workers had a place and found no
+-- slot, until it has one. Its score is that time; or, below all of those, until when a slot is kept for it.
+local KEPT, KEPT_MS = -100000000000000, 1000
+local function join_line(queue, key)
+  if (read('SCARD', keys.limit_queues(key)) or 0) > 1 then -- else there is nobody to have it in turn with
+    read('ZADD', keys.limit_line(key), 'NX', whole(t.now), queue)
+    read('PEXPIRE', keys.limit_line(key), 86400000)
+    t.ahead[queue .. ' ' .. key] = t.ahead[queue .. ' ' .. key] or nil
+  end
+end
+
+local function leave_line_of(queue, key)
+  if t.ahead[queue .. ' ' .. key] then
+    read('ZREM', keys.limit_line(key), queue)
+    t.ahead[queue .. ' ' .. key] = nil
+  end
+end
+
+-- Whether a run of `queue` may take a slot of which so many are held: each queue in front of it has one first, if it takes it
+-- within KEPT_MS.
+local function is_its_turn(queue, key, held, max)
+  if held >= max then return false end
+  local line, place = keys.limit_line(key), queue .. ' ' .. key
+  if t.ahead[place] == nil then
+    local is_line = (read('ZCARD', line) or 0) > 0
+    if is_line then
+      for _, late in ipairs(read('ZRANGEBYSCORE', line, '-inf', whole(KEPT + t.now), 'LIMIT', 0, LOOK_MAX) or {}) do
+        redis.call('ZREM', line, late)
+      end
+    end
+    t.ahead[place] = is_line and (read('ZRANK', line, queue) or read('ZCARD', line)) or false
+  end
+  if held + (t.ahead[place] or 0) < max then return true end
+  for _, other in ipairs(read('ZRANGE', line, 0, math.min(max - held, TOLD_AGAIN) - 1) or {}) do
+    if tonumber(redis.call('ZSCORE', line, other)) > 0 then
+      redis.call('ZADD', line, whole(KEPT + t.now + KEPT_MS), other)
+      redis.pcall('SADD', keys.woken(other), key)
+      ring(other, 'a', 1)
+      ring(other, 's', 1)
+    end
+  end
+  read('SADD', keys.woken(queue), key)
+  t.again_at = t.now + KEPT_MS + 1
+  return false
+end
+
 -- Whether the slot that `me` would take is free; healed where it is held by runs that do not run. One that is new waits behind
 -- those of its queue that wait; they are looked at again, for it may bring another number.
 local function has_slot(open, of, me, is_new)
@@ -56,7 +102,7 @@ local function has_slot(open, of, me, is_new)
     return false
   end
   local max = not is_new and newest and newest > 0 and newest or of.max
-  if held < max then return true end
+  if held < max then return is_its_turn(open.name, of.concurrency, held, max) end
   if t.healed[key] or t.heals >= HEALED_MAX then return false end
   t.healed[key], t.heals = true, t.heals + 1
   for _, holder in ipairs(redis.call('SRANDMEMBER', key, SAMPLE)) do
@@ -65,5 +111,5 @@ local function has_slot(open, of, me, is_new)
       t.slots[key] = t.slots[key] - redis.call('SREM', key, holder)
     end
   end
-  return t.slots[key] < max
+  return is_its_turn(open.name, of.concurrency, t.slots[key], max)
 end

@@ -131,7 +131,11 @@ local function wake(open)
         looked, superseded = looked - 1 + math.floor(max / 1000), superseded + 1 -- it took so many times as long
         redis.call('LPOP', wait)
         supersede(queue, id, data)
-      elseif max and held >= max then
+      elseif max and not is_its_turn(queue, key, held, max) then
+        if kind == t.letter and left > 0 then
+          join_line(queue, key)
+        end
+        if held < max then break end
         if of.is_replacing and (max > 1 or is_newest(queue, id, of)) then
           ask_to_yield(key, redis.call('LLEN', wait))
         end

@@ -23,8 +23,11 @@
 --           ask_to_yield
 --           has_slot
 --           is_early
+--           is_its_turn
 --           is_newest
+--           join_line
 --           lead_line
+--           leave_line_of
 --           line_of
 --           live
 --           newest_max
@@ -88,10 +91,9 @@ local function give(queue, id, data, att, is_suspect, fetched)
   given[#given + 1] = is_suspect and 's ' .. queue or queue
 end
 
--- When the first of the later runs is due, as far as each queue's is known: false where there is none.
+-- When to ask again, at `first` or when the first of the later runs is due, as far as each queue's is known: false where there is none.
 local due_at, NEVER_MS = {}, 9007199254740992
-local function next_due()
-  local first = nil
+local function next_due(first)
   for i = FIRST, first_ack - 1, 2 do
     local due = due_at[ARGV[i]]
     if due == nil then
@@ -182,4 +184,4 @@ local function record_of()
 end
 redis.call('HSET', keys.turns, session, record_of())
 write_stats()
-return { 'TURN', at, next_due(), stale, runs, refused, failed or '' }
+return { 'TURN', at, next_due(turn.again_at), stale, runs, refused, failed or '' }

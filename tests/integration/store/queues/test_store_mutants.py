@@ -125,6 +125,14 @@ BREAKS = {
         lua("lib/slots.lua", "t.newest[wait] = max_of(queue, ids[n]) or 0", "t.newest[wait] = 0"),
         slots.test_all_slots_of_a_raised_limit_are_used_while_one_run_of_before_goes_on,
     ),
+    "queues have the slots of a key out of turn": Break(
+        lua(
+            "lib/slots.lua",
+            "if held + (t.ahead[place] or 0) < max then return true end",
+            "if true then return true end",
+        ),
+        lambda _world: slots.test_of_any_queues_with_any_workers_each_has_its_turn(0),
+    ),
     "a rate lets everything start": Break(
         lua("lib/waiting.lua", "if tat + (ahead + 1) * step - per_us <= t.now_us then", "if true then"),
         limits.test_as_many_start_as_the_rate_allows_and_the_rest_come_one_after_another,
