@@ -21,7 +21,7 @@ WRITABLE = {
     if any(fnmatch(re.sub("<[a-z]+>", "x", row.pattern), pattern) for pattern in PRODUCER_WRITES)
 }
 OTHERWISE = {
-    ("clock", "LINDEX", "list"): "`first_of` itself",
+    ("clock", "LINDEX", "list"): "`entry_of` itself",
     ("run", "ZRANGE", "dead"): "they are removed there",
     ("waiting", "ZRANGE", "later"): "its head is looked at, and taken out there",
     ("waiting", "ZRANGEBYSCORE", "later"): "they leave it there",
@@ -29,7 +29,7 @@ OTHERWISE = {
     ("run", "HKEYS", "key"): "of a tally, which is for trees to write",
     ("fire_decide", "LINDEX", "key"): "of a schedule, which is for trees to write",
     ("limits", "SRANDMEMBER", "limit_slots"): "a turn that finds no slot takes them out",
-    ("waiting", "SRANDMEMBER", "key"): "slots, of which those that are long are taken out there",
+    ("slots", "SRANDMEMBER", "key"): "slots, of which those that are long are taken out there",
     ("run_show", "SRANDMEMBER", "limit_slots"): "a turn that finds no slot takes them out",
     ("turn", "ZRANGE", "later"): "the next turn takes it out",
     ("queue_trim", "ZRANGE", "dead"): "they are removed there",

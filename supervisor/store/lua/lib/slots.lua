@@ -27,7 +27,13 @@ local function newest_max(queue, key)
     local ids = read('LRANGE', wait, -STEP_MIN, -1) or {}
     local blocked = #ids > 0 and read('HMGET', keys.blocked(queue), unpack(ids)) or {}
     t.newest[wait] = #ids > 0 and 0
+    if #(ids[#ids] or '') > MEMBER_MAX then
+      read('LTRIM', wait, 0, -2)
+    end
     for n = #blocked, 1, -1 do
+      if #(blocked[n] or '') > MEMBER_MAX then
+        short(keys.blocked(queue), ids[n])
+      end
       if blocked[n] == key then
         t.newest[wait] = max_of(queue, ids[n]) or 0
         break
@@ -70,7 +76,7 @@ local function is_its_turn(queue, key, held, max)
     t.ahead[place] = is_line and (read('ZRANK', line, queue) or read('ZCARD', line)) or false
   end
   if held + (t.ahead[place] or 0) < max then return true end
-  for _, other in ipairs(read('ZRANGE', line, 0, math.min(max - held, TOLD_AGAIN) - 1) or {}) do
+  for _, other in ipairs(ours('ZREM', line, read('ZRANGE', line, 0, math.min(max - held, TOLD_AGAIN) - 1) or {})) do
     if tonumber(redis.call('ZSCORE', line, other)) > 0 then
       redis.call('ZADD', line, whole(KEPT + t.now + KEPT_MS), other)
       redis.pcall('SADD', keys.woken(other), key)
