@@ -14,10 +14,11 @@ from collections.abc import Iterator
 
 UNNAMED = "command"
 _CHARACTERS_MAX = 40
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*\+?=", re.ASCII)
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^]]*])?\+?=", re.ASCII)
 _FILE = re.compile(r"(?:~|\.{0,2})/[\w.+/-]+", re.ASCII)
 _OTHER = re.compile(r"[^A-Za-z0-9_-]+", re.ASCII)
-_OPERATOR = re.compile(r"[();<>|&]+")
+_OPERATORS = "();<>|&`"
+_OPERATOR = re.compile(rf"[{_OPERATORS}]+")
 _PREPARING = frozenset(
     {"cd", "test", "[", "export", "set", "umask", "sleep", ".", "source", "ulimit", "command", "which", "type", "true"}
 )
@@ -44,7 +45,7 @@ def _simple_commands(command: str) -> Iterator[list[str]]:
     """Return the words of each command of a line of shell, without assignments and redirections."""
     words: list[str] = []
     is_target = False
-    lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
+    lexer = shlex.shlex(command, posix=True, punctuation_chars=_OPERATORS)
     lexer.commenters, lexer.whitespace_split = "", True
     try:
         for word in lexer:

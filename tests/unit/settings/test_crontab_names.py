@@ -26,6 +26,8 @@ WITH_SECRETS = {
     "cat <<< hunter1 > /srv/secret": "cat",
     "<<< hunter1 cat": "cat",
     "PASSWORD=$(cat /run/hunter1) report": "cat",
+    "PASSWORD=`echo hunter1` report": "echo",
+    "KEYS[0]=hunter1 report": "report",
 }
 WITHOUT = {
     "cd /srv/app && ./bin/report --keep 90": "report",
