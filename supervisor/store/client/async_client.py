@@ -42,6 +42,10 @@ TURN_S = 60.0
 """How long calls of other tasks may keep one from being sent, while they are answered."""
 
 
+class TurnError(RedisConnectionError):
+    """A call was not sent, because those of other tasks came before it for ``TURN_S``."""
+
+
 class AsyncStore(StoreClient):
     """Asynchronous client. Calls of several tasks go one after the other."""
 
@@ -153,7 +157,7 @@ class AsyncStore(StoreClient):
         except TimeoutError as error:
             if loop.time() < until_s:
                 raise
-            raise RedisConnectionError(f"calls of other tasks came before this one for {TURN_S:g} s") from error
+            raise TurnError(f"calls of other tasks came before this one for {TURN_S:g} s") from error
 
     async def _send(self, link: Any, wait_s: float, *parts: Any, durable_ms: int = 0) -> list[Any]:
         task = asyncio.current_task()

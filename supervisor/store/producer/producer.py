@@ -32,6 +32,7 @@ from supervisor.core.errors import QueueFullError, RunIdTakenError, StoreRefused
 from supervisor.core.model import ENTROPY_BYTES, Template, fresh_run_ids
 from supervisor.core.supervision.scoreboard import Board
 from supervisor.core.units import SECOND_NS
+from supervisor.store.client.async_client import TurnError
 from supervisor.store.client.redis_options import RedisOptions
 from supervisor.store.client.sync_client import AsyncStore, Store
 from supervisor.store.keys import CLUSTERS, Keys
@@ -302,8 +303,9 @@ class Producer:
         for tries_left in reversed(range(TRIES)):
             try:
                 return await self._async_store().run(call)
-            except StoreUnavailableError:
-                if not tries_left or self._clock.elapsed_ns() > until_ns:
+            except StoreUnavailableError as error:
+                # One that waited a minute for others does not line up behind them again.
+                if not tries_left or isinstance(error.__cause__, TurnError) or self._clock.elapsed_ns() > until_ns:
                     raise
         raise AssertionError("unreachable")
 
