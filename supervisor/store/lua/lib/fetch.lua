@@ -61,7 +61,7 @@ local function decide(open, ids, skip, most, is_suspect)
     if header then
       local of = limits_in(header)
       local is_retry = charges(att[n]) > 0 and not has_asked(queue, id) -- it is older than what waits
-      local is_older = is_retry or t.woken[queue .. ' ' .. id] or att[n] == WAITED
+      local is_older = is_suspect or is_retry or t.woken[queue .. ' ' .. id] or att[n] == WAITED
         or of.is_replacing and att[n] -- tried again: no newer than who runs
       verdict, due = judge(open, id, of, is_retry, is_older, not is_suspect) -- a suspect has had its start
       if not verdict then

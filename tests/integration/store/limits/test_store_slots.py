@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from supervisor.core.model import Envelope, Kind, Outcome
+from supervisor.core.model import Envelope, Kind, Outcome, Release
 from supervisor.store.keys import Keys
 from supervisor.store.queues.control import QueueControl
 from supervisor.store.queues.runs import Queues
@@ -145,6 +145,26 @@ def test_whatever_the_limit_becomes_the_oldest_that_waits_starts_next(world: Sto
 
     assert key.begun == came
     assert world.fsck() == []
+
+
+@pytest.mark.parametrize("most", [1, 5])
+def test_an_idle_worker_takes_a_suspect_for_a_free_slot_though_others_wait_for_it(world: StoreCalls, most: int) -> None:
+    """It counted as one that had just come, behind all that waited: with load it never began, and rang at each turn."""
+    key = Key(world)
+    world.enqueue(limited("suspect", most))
+    assert key.turn() == ["suspect"]
+    world.enqueue(*(limited(f"new{n}") for n in range(9)))
+    world.run(world.queues.release_runs(session=S, items=[("default", "suspect", Release.CRASHED)]))
+    key.held = []
+    assert key.turn() == ["new0"]
+    bell = world.keys.queue("default").bell(Kind.ASYNC)
+    world.raw.delete(bell)
+
+    assert world.turn(Z, want=1, want_suspect=True).runs == []
+    assert world.raw.llen(bell) == 0
+    ended = Ack(run_id="new0", queue="default", attempt=1, outcome=Outcome.OK)
+    (run,) = world.turn(S, want=1, want_suspect=True, acks=[ended]).runs
+    assert run.envelope.id == "suspect"
 
 
 class Pools:
