@@ -47,7 +47,12 @@ end
 -- slot, until it has one. Its score is that time; or, below all of those, until when a slot is kept for it.
 local KEPT, KEPT_MS = -100000000000000, 1000
 local function join_line(queue, key)
-  if (read('SCARD', keys.limit_queues(key)) or 0) > 1 then -- else there is nobody to have it in turn with
+  local slots, is_shared = keys.limit_slots(key), (read('SCARD', keys.limit_queues(key)) or 0) > 1
+  -- Where the workers of a queue have no place beside the slots, its runs hold them, and none waits for one.
+  for _, holder in ipairs(is_shared and {} or ours('SREM', slots, read('SRANDMEMBER', slots, SAMPLE) or {})) do
+    is_shared = is_shared or string.sub(holder, 1, #queue + 1) ~= queue .. ' '
+  end
+  if is_shared then -- else there is nobody to have it in turn with
     read('ZADD', keys.limit_line(key), 'NX', whole(t.now), queue)
     read('PEXPIRE', keys.limit_line(key), 86400000)
     t.ahead[queue .. ' ' .. key] = t.ahead[queue .. ' ' .. key] or nil

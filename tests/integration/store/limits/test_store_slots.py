@@ -179,6 +179,7 @@ class Pools:
         self.begun: list[str] = []
         self.due: dict[str, int | None] = {}
         self.busy: set[str] = set()
+        self.places = dict.fromkeys(names, 10)
         for name in names:
             self.server.store.run(Sessions(self.server.keys).open(name, {}))
 
@@ -203,7 +204,7 @@ class Pools:
             seq=self.seq[name],
             kind=Kind.ASYNC,
             queues=[name],
-            want=0 if name in self.busy else 10,
+            want=0 if name in self.busy else self.places[name] - len(self.held[name]) + ended,
             want_suspect=False,
             acks=acks,
         )
@@ -255,6 +256,18 @@ def test_a_slot_is_kept_for_another_queue_for_a_second_at_most_and_once(pools: P
     assert [pools.turn("bulk", ended=1) for _ in range(3)] == [["bulk2"], ["bulk3"], ["bulk4"]]
 
 
+def test_a_pool_with_no_place_beside_the_slots_has_them_in_turn_too(pools: Pools) -> None:
+    """Of its queue no run waits for a slot, they wait for a place: the other queue stood in no line, and had none for ever."""
+    pools.places["bulk"] = 2
+    pools.enqueue(*(limited(f"bulk{n}", 2, queue="bulk") for n in range(20)))
+    assert pools.turn("bulk") == ["bulk0", "bulk1"]
+    pools.enqueue(limited("fast0", 2, queue="fast"))
+    assert pools.turn("fast") == []
+
+    assert pools.turn("bulk", ended=2) == ["bulk2"]
+    assert pools.turn("fast") == ["fast0"]
+
+
 def test_of_several_slots_one_is_kept_for_each_queue_and_the_others_are_used(pools: Pools) -> None:
     """What is free beside it is for whoever comes."""
     pools.enqueue(*(limited(f"bulk{n}", 3, queue="bulk") for n in range(20)))
@@ -274,6 +287,7 @@ def test_of_any_queues_with_any_workers_each_has_its_turn(seed: int) -> None:
     pools = Pools(*names)
     with driven_time(lambda: pools.now_ms / 1000):
         number, most = 0, draw.choice([1, 2, 3])
+        pools.places = {name: draw.choice([1, 3, 10]) for name in names}
         waiting: dict[str, list[str]] = {name: [] for name in names}
         since = dict.fromkeys(names, 0)
         for _ in range(200):
@@ -290,7 +304,8 @@ def test_of_any_queues_with_any_workers_each_has_its_turn(seed: int) -> None:
                 assert begun == waiting[name][: len(begun)]
                 del waiting[name][: len(begun)]
                 for other in names:
-                    idle = not waiting[other] or other in pools.busy
+                    has_place = other not in pools.busy and len(pools.held[other]) < pools.places[other]
+                    idle = not (waiting[other] and has_place)
                     since[other] = 0 if (other == name and begun) or idle else since[other] + len(begun)
             assert sum(len(held) for held in pools.held.values()) <= most
             assert max(since.values()) <= most * len(names), since
