@@ -74,8 +74,12 @@ local function is_its_turn(queue, key, held, max)
   if t.ahead[place] == nil then
     local is_line = (read('ZCARD', line) or 0) > 0
     if is_line then
-      for _, late in ipairs(read('ZRANGEBYSCORE', line, '-inf', whole(KEPT + t.now), 'LIMIT', 0, LOOK_MAX) or {}) do
-        redis.call('ZREM', line, late)
+      local kept = read('ZRANGEBYSCORE', line, '-inf', '(0', 'WITHSCORES', 'LIMIT', 0, LOOK_MAX) or {}
+      for n = 1, #kept, 2 do
+        local left_ms = tonumber(kept[n + 1]) - KEPT - t.now
+        if left_ms <= 0 or left_ms > KEPT_MS then -- more: the clock was set back
+          redis.call('ZREM', line, kept[n])
+        end
       end
     end
     t.ahead[place] = is_line and (read('ZRANK', line, queue) or read('ZCARD', line)) or false

@@ -268,6 +268,19 @@ def test_a_pool_with_no_place_beside_the_slots_has_them_in_turn_too(pools: Pools
     assert pools.turn("fast") == ["fast0"]
 
 
+def test_a_slot_is_kept_for_no_longer_when_the_clock_is_set_back(pools: Pools) -> None:
+    """Until the clock had caught up nobody had the slot, where the worker for which it was kept had no place."""
+    pools.enqueue(*(limited(f"bulk{n}", queue="bulk") for n in range(20)))
+    assert pools.turn("bulk") == ["bulk0"]
+    pools.enqueue(limited("fast0", queue="fast"))
+    assert pools.turn("fast") == []
+    pools.busy.add("fast")
+    assert pools.turn("bulk", ended=1) == []
+
+    pools.now_ms -= 3_600_000
+    assert pools.turn("bulk") == ["bulk1"]
+
+
 def test_of_several_slots_one_is_kept_for_each_queue_and_the_others_are_used(pools: Pools) -> None:
     """What is free beside it is for whoever comes."""
     pools.enqueue(*(limited(f"bulk{n}", 3, queue="bulk") for n in range(20)))
