@@ -46,11 +46,13 @@ local function is_top_level(json, name, wanted)
   return is_read and type(value) == 'table' and value[name] == wanted
 end
 
--- Let the leader look at a schedule: at once, or when its pause ends by itself, or not at all.
+-- Let the leader look at a schedule: at once, or when its pause ends by itself, or not at all. One that ends soon it is asked
+-- about at once: it has read some seconds ahead (AHEAD_MS in roles/scheduler/window.py), and would not read that time again.
+local SOON_MS = 30000
 local function look_at(id, kind, now)
   local paused = redis.call('HGET', keys.schedule_paused, id)
   local ends = end_of(paused)
-  if not paused or (ends and ends <= now) then
+  if not paused or (ends and ends <= now + SOON_MS) then
     return evaluate(id, kind, now)
   elseif ends then
     redis.call('ZADD', keys.schedule_next, whole(ends), id)

@@ -41,6 +41,17 @@ def test_a_definition_that_is_paused_outlasts_a_pause_that_ends_by_itself() -> N
         assert plan.state().counters.missed == 0
 
 
+@pytest.mark.parametrize("length_s", [1, 3, 5, 7, 40])
+def test_a_pause_of_any_length_ends_on_time(length_s: int) -> None:
+    """Also one that ends before what the leader has read ahead: it looked at that schedule seconds after its end."""
+    with planned() as plan:
+        plan.upsert(every(1, overlap="allow"))
+        plan.until(12.5)
+        paused_until(plan, 12.5 + length_s)
+        plan.until(16.5 + length_s)
+        assert plan.fired()[-5:] == [12, *range(13 + length_s, 17 + length_s)]
+
+
 @pytest.mark.parametrize("is_paused_first", [False, True])
 def test_a_definition_that_is_paused_no_more_leaves_a_persons_pause(*, is_paused_first: bool) -> None:
     """It ends when that person said, in whichever order the two began."""
