@@ -78,14 +78,14 @@ elseif holder == replica and not is_readable(r[1], r[2]) then
 elseif holder == replica and tonumber(floor) > epoch then
   reason = 'rolled_back'
 end
-local remembered = math.max(epoch, epoch_of(redis.call('GET', fence)) or 0)
 if not reason then
-  if tonumber(floor) > remembered and epoch_of(floor) then -- the holder learns of it when it renews
-    redis.call('SET', fence, floor)
+  if tonumber(floor) > math.max(epoch, epoch_of(inform('GET', fence)) or 0) and epoch_of(floor) then
+    redis.call('SET', fence, floor) -- the holder learns of it when it renews
   end
   return world('DENIED', now)
 end
 
+local remembered = math.max(epoch, epoch_of(redis.call('GET', fence)) or 0)
 local highest = math.max(remembered, tonumber(floor))
 local granted = whole(math.max(highest + 1, now))
 local data_set = redis.call('GET', genesis) or ''

@@ -49,5 +49,5 @@ end
 if lapsed then
   event('reclaimed', r[1], replica, 'renewed')
 end
-local is_outdated = (epoch_of(redis.call('GET', fence)) or 0) > tonumber(epoch)
+local is_outdated = (epoch_of(inform('GET', fence)) or 0) > tonumber(epoch)
 return world(is_outdated and 'OUTDATED' or lapsed and 'RECLAIMED' or 'RENEWED', now, presence)
