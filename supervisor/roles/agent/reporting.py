@@ -7,6 +7,7 @@ from typing import Any
 import structlog
 
 from supervisor.core.election.lease import Loss
+from supervisor.store.election.leases import RENEWALS
 from supervisor.telemetry import event_catalogue
 from supervisor.telemetry.metrics import (
     ELECTION_CAMPAIGNS,
@@ -52,7 +53,7 @@ _LEVELS = {
     "duty_refused": "error",
     "queue_refused": "error",
 }
-_RENEWED = {"renewed", "reclaimed"}
+_RENEWED = {code.value.lower() for code in RENEWALS}
 NOT_RESTORED = "pauses, counts of max_runs, buffers"
 """What nobody writes back after a loss of data: of the state of schedules replicas remember watermarks alone."""
 

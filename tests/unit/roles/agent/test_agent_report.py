@@ -29,6 +29,16 @@ def test_an_outage_is_one_line_and_its_end_another() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("result", "counted"), [("renewed", "ok"), ("reclaimed", "ok"), ("outdated", "ok"), ("lost", "lost")]
+)
+def test_a_renewal_counts_as_ok_where_the_term_goes_on(result: str, counted: str) -> None:
+    """An alarm on lost renewals must not ring for a term that is about to get a later epoch."""
+    before = value(metrics.ELECTION_RENEWALS, result=counted)
+    AgentReport()("election_answer", operation="renew", result=result, seconds=0.001, mode="")
+    assert value(metrics.ELECTION_RENEWALS, result=counted) == before + 1
+
+
 def test_losses_of_data_are_counted_from_zero_on() -> None:
     """The shipped alarm sees growth: of a series that begins at 1 with the one loss there is, it would see none."""
     metrics.REDIS_LOST_DATA.clear()
