@@ -34,8 +34,8 @@ def name_of(command: str) -> str:
         program = posixpath.basename(words[0])
         if program in _PREPARING:
             continue
-        files = filter(_FILE.fullmatch, words[1:]) if _RUNNING.fullmatch(program) else iter(())
-        name = _OTHER.sub("-", "-".join((program, *map(posixpath.basename, [next(files, "")])))).strip("-")
+        files = filter(_FILE.fullmatch, words[1:] if _RUNNING.fullmatch(program) else ())
+        name = _OTHER.sub("-", f"{program}-{posixpath.basename(next(files, ''))}").strip("-")
         if name:
             return name[:_CHARACTERS_MAX].strip("-")
     return UNNAMED

@@ -74,7 +74,7 @@ end
 
 -- Those of `found`, members of a set or fields of a hash, that are no longer than any of ours; others are taken out by
 -- `command`, since each who reads them would be as long about it again. With `width` 2 a value follows each. An error has none.
-local MEMBER_MAX = 1024
+local MEMBER_MAX = 1024 -- of a member and its value; one without a value counts twice, and the longest has 320
 local function ours(command, key, found, width)
   local kept, step = {}, width or 1
   for n = 1, #found, step do

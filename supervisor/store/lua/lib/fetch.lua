@@ -31,7 +31,7 @@ local function judge(open, id, of, is_retry, is_older, is_rated)
   if of.concurrency and of.max then
     t.slots[of.slots] = t.slots[of.slots] + 1
     t.admitted[me] = of.slots
-    leave_line_of(queue, of.concurrency)
+    leave_slot_line(queue, of.concurrency)
   end
   return 'go'
 end
@@ -136,7 +136,7 @@ local function write_limits(queue, list, plan, is_suspect)
         redis.call('RPUSH', list, unpack(ids)) -- it keeps its lane, at the end of it
       elseif is_told and (which == 'older' and wait_in_front(keys.wait(queue, key), ids)
         or which == 'waiting' and read('RPUSH', keys.wait(queue, key), unpack(ids))) then
-        join_line(queue, key)
+        join_slot_line(queue, key)
         for _, id in ipairs(ids) do
           plan.blocked[#plan.blocked + 1] = id
           plan.blocked[#plan.blocked + 1] = key

@@ -27,6 +27,7 @@
 -- deleted by hand), whoever finds all slots taken checks some holders, and frees those that do not run.
 -- Includes  queue
 local HEALED_MAX, SAMPLE, HEADER_MAX = 4, 8, 1024 -- of a header ours have some 500 bytes
+local WAITED = '0,0,0' -- charged with nothing: it came to its turn before, and is no newer when it comes back
 
 local parsed = {} -- many runs of one script share theirs; nobody changes what is in here
 local function limits_in(header)
@@ -318,7 +319,7 @@ end
 local function put_off(queue, id, data, att, due)
   local header = not att and header_of(data)
   if header and limits_in(header).is_replacing then
-    redis.call('HSET', keys.att(queue), id, '0,0,0')
+    redis.call('HSET', keys.att(queue), id, WAITED)
   end
   note_asked(queue, id, att)
   redis.call('ZADD', keys.later(queue), whole(due), id)

@@ -1,7 +1,6 @@
 -- Library of the turn: which run may take a slot of its concurrency key.
 -- Includes  run
 local LOOK_MAX, STEP_MIN, WOKEN_MAX = 200, 20, 8
-local WAITED = '0,0,0' -- charged with nothing: it came to its turn before, and is no newer when it comes back
 
 -- Everything below is of one turn `t`: open queues, session, letter, want, wheel, now, now_us, want_suspect, give, count,
 -- due_at.
@@ -46,7 +45,7 @@ end
 -- Queues that wait for a slot of a key have it in turn: each stands in a line since one of its workers had a place and found no
 -- slot, until it has one. Its score is that time; or, below all of those, until when a slot is kept for it.
 local KEPT, KEPT_MS = -100000000000000, 1000
-local function join_line(queue, key)
+local function join_slot_line(queue, key)
   local slots, is_shared = keys.limit_slots(key), (read('SCARD', keys.limit_queues(key)) or 0) > 1
   -- Where the workers of a queue have no place beside the slots, its runs hold them, and none waits for one.
   for _, holder in ipairs(is_shared and {} or ours('SREM', slots, read('SRANDMEMBER', slots, SAMPLE) or {})) do
@@ -54,12 +53,12 @@ local function join_line(queue, key)
   end
   if is_shared then -- else there is nobody to have it in turn with
     read('ZADD', keys.limit_line(key), 'NX', whole(t.now), queue)
-    read('PEXPIRE', keys.limit_line(key), 86400000)
-    t.ahead[queue .. ' ' .. key] = t.ahead[queue .. ' ' .. key] or nil
+    read('PEXPIRE', keys.limit_line(key), LINE_MS)
+    t.ahead[queue .. ' ' .. key] = t.ahead[queue .. ' ' .. key] or nil -- where there was no line it is looked up again
   end
 end
 
-local function leave_line_of(queue, key)
+local function leave_slot_line(queue, key)
   if t.ahead[queue .. ' ' .. key] then
     read('ZREM', keys.limit_line(key), queue)
     t.ahead[queue .. ' ' .. key] = nil

@@ -133,7 +133,7 @@ local function wake(open)
         supersede(queue, id, data)
       elseif max and not is_its_turn(queue, key, held, max) then
         if kind == t.letter and left > 0 then
-          join_line(queue, key)
+          join_slot_line(queue, key)
         end
         if held < max then break end
         if of.is_replacing and (max > 1 or is_newest(queue, id, of)) then

@@ -25,9 +25,9 @@
 --           is_early
 --           is_its_turn
 --           is_newest
---           join_line
+--           join_slot_line
 --           lead_line
---           leave_line_of
+--           leave_slot_line
 --           line_of
 --           live
 --           newest_max
