@@ -238,13 +238,18 @@ def test_queues_with_workers_of_their_own_have_the_slots_of_a_key_in_turn(pools:
     assert pools.begun[:7] == ["bulk0", "fast0", "bulk1", "fast1", "bulk2", "fast2", "bulk3"]
 
 
-def test_a_slot_is_kept_for_another_queue_for_a_second_at_most_and_once(pools: Pools) -> None:
-    """Its worker may be busy by then, or dead; and who passed asks again by itself."""
+def let_a_busy_queue_wait(pools: Pools) -> None:
+    """Let one queue have the slot and a backlog, and a run of the other, whose worker then is busy, wait for it."""
     pools.enqueue(*(limited(f"bulk{n}", queue="bulk") for n in range(20)))
     assert pools.turn("bulk") == ["bulk0"]
     pools.enqueue(limited("fast0", queue="fast"))
     assert pools.turn("fast") == []
     pools.busy.add("fast")
+
+
+def test_a_slot_is_kept_for_another_queue_for_a_second_at_most_and_once(pools: Pools) -> None:
+    """Its worker may be busy by then, or dead; and who passed asks again by itself."""
+    let_a_busy_queue_wait(pools)
 
     assert pools.turn("bulk", ended=1) == []
     due = pools.due["bulk"]
@@ -270,11 +275,7 @@ def test_a_pool_with_no_place_beside_the_slots_has_them_in_turn_too(pools: Pools
 
 def test_a_slot_is_kept_for_no_longer_when_the_clock_is_set_back(pools: Pools) -> None:
     """Until the clock had caught up nobody had the slot, where the worker for which it was kept had no place."""
-    pools.enqueue(*(limited(f"bulk{n}", queue="bulk") for n in range(20)))
-    assert pools.turn("bulk") == ["bulk0"]
-    pools.enqueue(limited("fast0", queue="fast"))
-    assert pools.turn("fast") == []
-    pools.busy.add("fast")
+    let_a_busy_queue_wait(pools)
     assert pools.turn("bulk", ended=1) == []
 
     pools.now_ms -= 3_600_000

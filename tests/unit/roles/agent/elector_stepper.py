@@ -208,3 +208,8 @@ class Scripted:
         except StopIteration:
             self.step, self.is_over = None, True
         return self.step
+
+
+def lost(elector: Scripted) -> list[str]:
+    """Return the kinds of losses of data that were told."""
+    return [fields["kind"] for event, fields in elector.told if event == "redis_lost_data"]

@@ -9,15 +9,11 @@ from supervisor.core.election.lease import NO_TERM, DataLoss
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.store.election.leases import LeaseCode
 from tests.kit.tables import table
-from tests.unit.roles.agent.elector_stepper import NONCES, NOW_MS, S, Scripted, view
+from tests.unit.roles.agent.elector_stepper import NONCES, NOW_MS, S, Scripted, lost, view
 
 EMPTY: dict[str, Any] = {
     "epoch": 0, "nonce": "", "holder": "", "seq": 0, "duration_ms": 0, "genesis": "", "last_event": "0-0"
 }  # fmt: skip
-
-
-def lost(elector: Scripted) -> list[str]:
-    return [fields["kind"] for event, fields in elector.told if event == "redis_lost_data"]
 
 
 def emptied_leader(**election: Any) -> Scripted:

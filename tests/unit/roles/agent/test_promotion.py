@@ -8,7 +8,7 @@ from supervisor.core.effects import Listen, RunScript, Sleep
 from supervisor.core.election.lease import NO_TERM, DataLoss, State, Term
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.store.election.leases import LeaseCode
-from tests.unit.roles.agent.elector_stepper import NONCES, S, Scripted, view
+from tests.unit.roles.agent.elector_stepper import NONCES, S, Scripted, lost, view
 
 
 def bereft() -> Scripted:
@@ -270,16 +270,12 @@ def test_a_hung_scheduler_that_was_ended_is_followed_by_a_later_term() -> None:
     assert elector.script == "lease_promote"
 
 
-def losses(elector: Scripted) -> list[str]:
-    return [fields["kind"] for event, fields in elector.told if event == "redis_lost_data"]
-
-
 def test_a_renewal_that_tells_of_a_later_epoch_in_lost_data_brings_a_later_one_still() -> None:
     """The fences of others refuse this term: they have seen the later one."""
     elector = Scripted().lead(epoch=88).to_renewal()
     elector.answer(view(LeaseCode.OUTDATED, epoch=88, nonce=NONCES[0], holder="me", seq=50))
 
-    assert losses(elector) == ["rolled_back"]
+    assert lost(elector) == ["rolled_back"]
     assert elector.board.header.doubtful_until_ms == elector.clock.wall_ms()
     assert elector.script == "lease_promote"
     assert elector.argument("rolled_back") == 1
@@ -297,4 +293,4 @@ def test_with_hold_a_renewal_that_tells_of_a_later_epoch_is_told_once() -> None:
     assert elector.argument("hold") == "rolled_back"
     elector.answer(view(LeaseCode.OUTDATED, seq=52, hold="rolled_back", **mine))
     assert elector.script == "lease_promote"
-    assert losses(elector) == ["rolled_back"]
+    assert lost(elector) == ["rolled_back"]
