@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from supervisor.telemetry import metrics
+from tests.kit.waiting import wait_until
 
 
 @pytest.fixture(autouse=True)
@@ -28,31 +30,44 @@ def test_a_scrape_amid_writers_reads_no_torn_value(tmp_path: Path, scrapes: int)
     """A counter that seems to fall makes a rate explode."""
     directory = tmp_path / "metrics"
     metrics.prepare(directory)
-    read, write = os.pipe()
-    writers = []
-    for number in range(3):
-        pid = os.fork()
-        if pid == 0:
-            os.close(write)
-            metrics.claim_slot(f"worker-io-{number}")
-            series = 0
-            while not is_closed(read):
-                metrics.ACKS_STALE.inc()
-                metrics.RUN_DURATION_SECONDS.labels("q", f"job{series % 100}").observe(0.5)
-                series += 1
-            os._exit(0)
-        writers.append(pid)
-    os.close(read)
-    seen = []
-    for _ in range(scrapes):
-        samples = scrape(directory)
-        seen.append(samples["tenure_acks_stale_total"])
-        assert all(value >= 0 for value in samples.values())
-    os.close(write)
+    with writing(3) as writers:
+        wait_until(lambda: "tenure_acks_stale_total" in scrape(directory))
+        seen = []
+        for _ in range(scrapes):
+            samples = scrape(directory)
+            seen.append(samples["tenure_acks_stale_total"])
+            assert all(value >= 0 for value in samples.values())
 
-    assert [os.waitpid(pid, 0)[1] for pid in writers] == [0, 0, 0]
+    assert [os.waitstatus_to_exitcode(status) for status in writers] == [0, 0, 0]
     assert seen == sorted(seen)
     assert seen[-1] > 0
+
+
+@contextmanager
+def writing(count: int) -> Iterator[list[int]]:
+    """Fork processes that write until the block ends; their wait statuses are in the list then."""
+    read, write = os.pipe()
+    statuses: list[int] = []
+    pids = [pid for number in range(count) if (pid := _fork_writer(number, read, write))]
+    os.close(read)
+    try:
+        yield statuses
+    finally:
+        os.close(write)
+        statuses += [os.waitpid(pid, 0)[1] for pid in pids]
+
+
+def _fork_writer(number: int, read: int, write: int) -> int:
+    if pid := os.fork():
+        return pid
+    os.close(write)
+    metrics.claim_slot(f"worker-io-{number}")
+    series = 0
+    while not is_closed(read):
+        metrics.ACKS_STALE.inc()
+        metrics.RUN_DURATION_SECONDS.labels("q", f"job{series % 100}").observe(0.5)
+        series += 1
+    os._exit(0)
 
 
 def is_closed(descriptor: int) -> bool:
