@@ -237,8 +237,8 @@ class Watermarks:
         self._client = client
         self._marks: dict[str, int] = {}
         self._former: dict[str, int] = {}  # of terms before others led: none goes back behind them either
-        self._epoch = 0  # of the term that the marks are of
-        self._is_sole = False  # nobody else led since the term before this one
+        self._begun, self._epoch = 0, 0  # of the term that is served; of the last whose marks were read or restored
+        self._is_sole = False  # nobody else led since the marks were read: no process before this one either
         self.doubtful_until_ms = 0
         """Wall clock: what was due until then may have been fired before Redis went back, as answers showed."""
 
@@ -248,7 +248,7 @@ class Watermarks:
         if not self._is_sole:
             self._former = dict(islice((self._former | self._marks).items(), MARKS_MAX))
             self._marks.clear()
-        self._epoch = term.epoch
+        self._begun = term.epoch
 
     def remember(self, schedule: str, mark_ms: int) -> None:
         """Keep the watermark of ``schedule`` as it is now. None goes back unless Redis did."""
@@ -268,6 +268,7 @@ class Watermarks:
         for each in seen:
             if each.revision is None:
                 continue
+            self._epoch = self._begun
             if each.pause:
                 self.forget(each.schedule)
                 continue
@@ -296,8 +297,7 @@ class Watermarks:
         Whoever leads may have died in the middle of it, before it declared a schedule. So each leader that knows of
         the loss does it, until one has declared: then Redis reports that it is over.
         """
-        header = self._client.board.header
-        loss = header.data_loss_epoch
+        loss = (header := self._client.board.header).data_loss_epoch
         if not 0 < loss <= term.epoch or header.restored_epoch == loss:
             return
         known, seeded, lost = len(self._marks), 0, 0
@@ -315,7 +315,7 @@ class Watermarks:
                 self._marks |= {name: mark_ms for name, mark_ms, _ in page if is_known or name in self._marks}
             except StoreRefusedError as error:
                 self._client.report("reading_refused", what="watermarks", error=str(error))
-        header.restored_epoch = loss
+        header.restored_epoch, self._epoch = loss, term.epoch
         self._client.report("watermarks_seeded", seeded=seeded, known=known)
         if lost:
             self._client.report("due_times_lost", count=lost, after_ms=header.sighted_ms, until_ms=header.lost_until_ms)

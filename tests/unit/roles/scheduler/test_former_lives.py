@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 
+from supervisor.core.effects import Steps
 from supervisor.core.election.lease import Term
 from supervisor.core.supervision.scoreboard import Board, board_words
 from supervisor.roles.scheduler.schedule_cache import Catalogue, Watermarks
 from supervisor.store.keys import Keys
-from supervisor.store.schedules.fire import Schedules
+from supervisor.store.schedules.fire import Schedules, Seed, Seeded
 from supervisor.store.wire.definition import pack_definition
 from supervisor.store.wire.fire import Seen
 from tests.kit.clock import FakeClock
@@ -61,3 +62,28 @@ def test_a_reading_of_redis_that_lost_its_data_takes_no_watermark_away() -> None
     marks.remember(CREATED.id, START_MS + 5000)
     assert marks.read([seen(0)._replace(revision=None)], catalogue) == 0
     assert marks.read([seen(START_MS, b"1 0 0 0 0 0 0 0 0 0 0 1")], catalogue) >= START_MS + 5000, "it went back"
+
+
+@pytest.mark.parametrize(("reads", "lost"), [(False, 3), (True, 0)])
+def test_a_process_that_read_nothing_does_not_speak_for_the_one_before(*, reads: bool, lost: int) -> None:
+    """It was started in the term that lost its data: what another process decided in it is not run again."""
+    board, catalogue, marks = made()
+    if reads:
+        marks.read([seen(START_MS)], catalogue)
+    header = board.header
+    header.sighted_ms, header.lost_until_ms, header.held_until_ms = START_MS, START_MS + 30_000, START_MS + 90_000
+    header.data_loss_epoch = 2
+    term, written = Term(2, "b" * 32, 1), []
+
+    def ask(_term: Term, seeds: list[Seed]) -> Steps[Seeded]:
+        written.extend(seeds)
+        yield from ()
+        return Seeded(len(seeds), 0, is_over=False)
+
+    client: Any = marks._client
+    client.ask, client.report, client.show_life = ask, lambda *_, **__: None, lambda: None
+    marks._schedules = cast("Schedules", SimpleNamespace(seed=lambda _term, seeds: seeds))
+    marks.begin(term)
+    assert not list(marks.restore(term, [TICK]))
+
+    assert [each.lost for each in written] == [lost]
