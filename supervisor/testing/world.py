@@ -86,6 +86,7 @@ class World:
         self.now_ns = 0
         self.server_offset_ms = 0  # how far Redis' clock is from the truth
         self.is_server_up = True
+        self.sent_ns = 0  # when the request was sent that an actor had the server execute last
         self.history: list[Told] = []
         self.on_executed: list[Callable[[], None]] = []
         self._queue: list[tuple[int, int, Callable[[], None]]] = []  # when, its number, what happens
@@ -284,7 +285,7 @@ class Actor:
         self._once_running(number, lambda: self._send(step, number, fate))
 
     def _send(self, step: RunScript, number: int, fate: Fate) -> None:
-        world = self.world
+        world, sent_ns = self.world, self.world.now_ns
         timeout_at_ns = self.clock.true_ns(self.clock.elapsed_ns() + step.timeout_ns)
         world.after(timeout_at_ns - world.now_ns, lambda: self._deliver(number, None, _away("no answer in time")))
         if fate.reset_ns is not None:
@@ -292,17 +293,18 @@ class Actor:
         if self.link.is_cut or fate.is_request_lost:
             return
         reply_ns = None if fate.is_reply_lost else fate.reply_ns
-        world.after(fate.request_ns, lambda: self._arrive(step.call, number, reply_ns))
+        world.after(fate.request_ns, lambda: self._arrive(step.call, number, sent_ns, reply_ns))
         if fate.repeated_after_ns is not None:
             repeated_ns = fate.request_ns + fate.repeated_after_ns
-            world.after(repeated_ns, lambda: self._arrive(step.call, number, None))
+            world.after(repeated_ns, lambda: self._arrive(step.call, number, sent_ns, None))
 
-    def _arrive(self, call: Call[Any], number: int, reply_ns: int | None) -> None:
+    def _arrive(self, call: Call[Any], number: int, sent_ns: int, reply_ns: int | None) -> None:
         """The request reaches the server, which answers unless the reply is lost."""
         world = self.world
         answer: Any = None
         error: TenureError | None = None
         if world.is_server_up:
+            world.sent_ns = sent_ns
             try:
                 answer = world.server.execute(call)
             except TenureError as raised:

@@ -1,4 +1,7 @@
-"""The law of lost data: what runs again does so for want of knowledge, and says so."""
+"""The law of lost data: what runs again does so for want of knowledge, and says so.
+
+A leader's knowledge is judged as of its request: no later one changes what the network delivers late, or twice.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ ANSWER_NS_MAX = 1000 * MILLISECOND_NS  # an answer is younger: later ones are gi
 UNDECIDED = {FireCode.SKEWED, FireCode.HELD, FireCode.PAUSED, FireCode.REFUSED}
 
 
-def repeats(world: World, flagged: list[bool]) -> list[str]:
+def repeats(world: World, flagged: list[bool], sent_ns: list[int]) -> list[str]:
     """Return what was fired twice without a loss in between, against better knowledge, or unmarked, in words."""
     server, found = world.server, []
     losses = [told for told in world.history if told.who == "server" and told.event in {"emptied", "rolled_back"}]
@@ -29,13 +32,13 @@ def repeats(world: World, flagged: list[bool]) -> list[str]:
             continue
         between = [told for told in losses if server.moments_ns[before] <= told.at_ns <= at_ns]
         who, firer = _holder(world, decision.epoch), _holder(world, server.decisions[before].epoch)
-        is_unheard = who == firer and not _was_told(world, who, decision, 0, at_ns)  # the answer to the first
+        is_unheard = who == firer and not _was_told(world, who, decision, 0, sent_ns[index])  # the first answer
         what = f"{decision.schedule}@{decision.nominal_ms} was fired again by {who}"
         if not between:
             found.append(f"{what}, and Redis lost nothing in between")
         elif is_unheard:
-            is_same_term = decision.epoch == server.decisions[before].epoch  # which asks again, and knows of no loss
-            if not (flagged[index] or is_same_term or _begun(world, who, server.moments_ns[before], at_ns)):
+            is_older = decision.epoch <= server.decisions[before].epoch  # its term asked before it knew of the loss
+            if not (flagged[index] or is_older or _begun(world, who, server.moments_ns[before], at_ns)):
                 found.append(f"{what}, which never had the answer to the first, without the flag")
         elif all(told.event == "emptied" for told in between) and _knew(world, who, server.moments_ns[before], between):
             found.append(f"{what}, which had an answer of Redis after it was fired first")
@@ -47,9 +50,8 @@ def repeats(world: World, flagged: list[bool]) -> list[str]:
             found.append(f"{what}, and Redis had not fallen silent before for whoever wrote its watermark back")
         elif (
             who == firer
-            and _was_told(world, who, decision, server.moments_ns[before], at_ns)
+            and _was_told(world, who, decision, server.moments_ns[before], sent_ns[index])
             and not _begun(world, who, server.moments_ns[before], at_ns)
-            and not _is_copy(world, who, server.decisions[before], decision, at_ns)
         ):
             # A leader that is killed or cut off before the answer does not know that there is something to count.
             marked += flagged[index] and _was_told(world, who, decision, at_ns, world.now_ns)
@@ -122,12 +124,6 @@ def _led_before_due(world: World, who: str, decision: LogEntry) -> bool:
         for told in world.history
         if told.event == "leader_acquired" and told.who == f"{who}/elector"
     )
-
-
-def _is_copy(world: World, who: str, before: LogEntry, decision: LogEntry, at_ns: int) -> bool:
-    """Whether the network delivered a request after the loss that its sender had given up: the answer reaches nobody."""
-    is_late = decision.epoch <= before.epoch
-    return is_late and not _was_told(world, who, decision, at_ns, world.now_ns)
 
 
 def _was_told(world: World, who: str, decision: LogEntry, from_ns: int, until_ns: int) -> bool:

@@ -95,7 +95,7 @@ def run(seed: int, *, focus: frozenset[str] = frozenset()) -> Outcome:
         except (TenureError, ArithmeticError, AssertionError, LookupError, ValueError) as error:
             found = [f"a process ended by {error!r}"]
         if not profile.kinds & {"server_step", "rubbish"}:
-            found += [] if profile.keeps_data else repeats(world, witness.flagged)
+            found += [] if profile.keeps_data else repeats(world, witness.flagged, witness.sent_ns)
     return Outcome(seed, profile, found, world.history, len(world.server.decisions), world.server.calls)
 
 

@@ -18,6 +18,7 @@ class Witness:
         self._marks: dict[bytes, bytes] = {}
         self._seen = 0  # decisions
         self.flagged: list[bool] = []  # for each decision, whether its run says that it may have run before
+        self.sent_ns: list[int] = []  # for each decision, when its request was sent, however late it arrived
         self.problems: list[str] = []
         world.on_executed.append(self._look)
 
@@ -31,6 +32,7 @@ class Witness:
         if not new:
             return
         self._seen = len(server.decisions)
+        self.sent_ns += [self._world.sent_ns] * len(new)
         marks = server.store.fields(server.keys.schedule_mark)
         self.problems += [
             f"the watermark of {name.decode()} went back from {int(before)} to {int(marks[name])}"
