@@ -1,0 +1,180 @@
+"""Queues that share a concurrency key have its slots in turn, whatever their workers do."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+
+import pytest
+
+from supervisor.core.model import Envelope, Kind, Outcome
+from supervisor.store.keys import Keys
+from supervisor.store.queues.runs import Queues
+from supervisor.store.queues.sessions import Sessions
+from supervisor.store.wire.poll import Ack, FetchedRun
+from supervisor.testing.server import Server, driven_time
+from tests.integration.store.limits.limit_checks import limited
+
+
+class Pools:
+    """Queues with a worker each, under a clock that the test moves. Workers without a place are in ``busy``."""
+
+    def __init__(self, *names: str) -> None:
+        self.now_ms = 1_767_225_600_000
+        self.server = Server(Keys("pools"))
+        self.queues = Queues(self.server.keys)
+        self.seq = dict.fromkeys(names, 0)
+        self.held: dict[str, list[FetchedRun]] = {name: [] for name in names}
+        self.begun: list[str] = []
+        self.due: dict[str, int | None] = {}
+        self.busy: set[str] = set()
+        self.places = dict.fromkeys(names, 10)
+        for name in names:
+            self.server.store.run(Sessions(self.server.keys).open(name, {}))
+
+    def enqueue(self, *runs: Envelope) -> None:
+        self.server.store.run(self.queues.enqueue(nonce=runs[0].id, envelopes=runs))
+
+    def turn(self, name: str, ended: int = 0) -> list[str]:
+        """End the first so many of a queue, and start there what may."""
+        self.seq[name] += 1
+        acks = [
+            Ack(
+                run_id=run.envelope.id,
+                queue=run.queue,
+                attempt=run.attempt,
+                fetched_ms=run.fetched_ms,
+                outcome=Outcome.OK,
+            )
+            for run in self.held[name][:ended]
+        ]
+        turn = self.queues.turn(
+            session=name,
+            seq=self.seq[name],
+            kind=Kind.ASYNC,
+            queues=[name],
+            want=0 if name in self.busy else self.places[name] - len(self.held[name]) + ended,
+            want_suspect=False,
+            acks=acks,
+        )
+        reply = self.server.store.run(turn)
+        self.held[name] = self.held[name][ended:] + reply.runs
+        self.due[name] = reply.next_due_ms
+        begun = [run.envelope.id for run in reply.runs]
+        self.begun += begun
+        return begun
+
+
+@pytest.fixture
+def pools() -> Iterator[Pools]:
+    """Two queues without runs."""
+    made = Pools("bulk", "fast")
+    with driven_time(lambda: made.now_ms / 1000):
+        yield made
+
+
+def test_queues_with_workers_of_their_own_have_the_slots_of_a_key_in_turn(pools: Pools) -> None:
+    """The turn that ended a run gave its slot to the next of its own queue: the other queue had none for 3000 starts."""
+    pools.enqueue(*(limited(f"bulk{n}", queue="bulk") for n in range(20)))
+    assert pools.turn("bulk") == ["bulk0"]
+    pools.enqueue(*(limited(f"fast{n}", queue="fast") for n in range(3)))
+    assert pools.turn("fast") == []
+
+    for _ in range(12):
+        for name in ("bulk", "fast"):
+            pools.turn(name, ended=len(pools.held[name]))
+
+    assert pools.begun[:7] == ["bulk0", "fast0", "bulk1", "fast1", "bulk2", "fast2", "bulk3"]
+
+
+def let_a_busy_queue_wait(pools: Pools) -> None:
+    """Let one queue have the slot and a backlog, and a run of the other, whose worker then is busy, wait for it."""
+    pools.enqueue(*(limited(f"bulk{n}", queue="bulk") for n in range(20)))
+    assert pools.turn("bulk") == ["bulk0"]
+    pools.enqueue(limited("fast0", queue="fast"))
+    assert pools.turn("fast") == []
+    pools.busy.add("fast")
+
+
+def test_a_slot_is_kept_for_another_queue_for_a_second_at_most_and_once(pools: Pools) -> None:
+    """Its worker may be busy by then, or dead; and who passed asks again by itself."""
+    let_a_busy_queue_wait(pools)
+
+    assert pools.turn("bulk", ended=1) == []
+    due = pools.due["bulk"]
+    assert due is not None
+    assert due <= pools.now_ms + 1001
+    pools.now_ms = due
+    assert pools.turn("fast") == []
+    assert pools.turn("bulk") == ["bulk1"]
+    assert [pools.turn("bulk", ended=1) for _ in range(3)] == [["bulk2"], ["bulk3"], ["bulk4"]]
+
+
+def test_a_pool_with_no_place_beside_the_slots_has_them_in_turn_too(pools: Pools) -> None:
+    """Of its queue no run waits for a slot, they wait for a place: the other queue stood in no line, and had none for ever."""
+    pools.places["bulk"] = 2
+    pools.enqueue(*(limited(f"bulk{n}", 2, queue="bulk") for n in range(20)))
+    assert pools.turn("bulk") == ["bulk0", "bulk1"]
+    pools.enqueue(limited("fast0", 2, queue="fast"))
+    assert pools.turn("fast") == []
+
+    assert pools.turn("bulk", ended=2) == ["bulk2"]
+    assert pools.turn("fast") == ["fast0"]
+
+
+def test_a_slot_is_kept_for_no_longer_when_the_clock_is_set_back(pools: Pools) -> None:
+    """Until the clock had caught up nobody had the slot, where the worker for which it was kept had no place."""
+    let_a_busy_queue_wait(pools)
+    assert pools.turn("bulk", ended=1) == []
+
+    pools.now_ms -= 3_600_000
+    assert pools.turn("bulk") == ["bulk1"]
+
+
+def test_of_several_slots_one_is_kept_for_each_queue_and_the_others_are_used(pools: Pools) -> None:
+    """What is free beside it is for whoever comes."""
+    pools.enqueue(*(limited(f"bulk{n}", 3, queue="bulk") for n in range(20)))
+    assert pools.turn("bulk") == ["bulk0", "bulk1", "bulk2"]
+    pools.enqueue(*(limited(f"fast{n}", 3, queue="fast") for n in range(3)))
+    assert pools.turn("fast") == []
+
+    assert pools.turn("bulk", ended=3) == ["bulk3", "bulk4"]
+    assert pools.turn("fast") == ["fast0"]
+
+
+@pytest.mark.share(2)
+@pytest.mark.parametrize("seed", range(6))
+def test_of_any_queues_with_any_workers_each_has_its_turn(seed: int) -> None:
+    """A backlog in one, workers with and without a place: the oldest of a queue with one starts within few starts."""
+    draw, names = random.Random(seed), ("a", "b", "c")
+    pools = Pools(*names)
+    with driven_time(lambda: pools.now_ms / 1000):
+        number, most = 0, draw.choice([1, 2, 3])
+        pools.places = {name: draw.choice([1, 3, 10]) for name in names}
+        waiting: dict[str, list[str]] = {name: [] for name in names}
+        since = dict.fromkeys(names, 0)
+        for _ in range(200):
+            pools.now_ms += draw.choice([1, 20, 300])
+            for name in names:
+                for _ in range(draw.choice([0, 2]) if name == "a" else draw.choice([0, 0, 0, 1])):
+                    number += 1
+                    waiting[name].append(f"{name}{number:04}")
+                    pools.enqueue(limited(waiting[name][-1], most, queue=name))
+            pools.busy = {name for name in names if draw.random() < 0.2}
+            for name in draw.sample(names, len(names)):
+                ended = min(draw.choice([0, 1, 1, 2]), len(pools.held[name]))
+                begun = pools.turn(name, ended)
+                assert begun == waiting[name][: len(begun)]
+                del waiting[name][: len(begun)]
+                for other in names:
+                    has_place = other not in pools.busy and len(pools.held[other]) < pools.places[other]
+                    idle = not (waiting[other] and has_place)
+                    since[other] = 0 if (other == name and begun) or idle else since[other] + len(begun)
+            assert sum(len(held) for held in pools.held.values()) <= most
+            assert max(since.values()) <= most * len(names), since
+        pools.busy = set()
+        for _ in range(len(pools.begun) + number):
+            pools.now_ms += 1001
+            for name in names:
+                pools.turn(name, ended=len(pools.held[name]))
+        assert len(pools.begun) == number
