@@ -25,7 +25,7 @@ local function judge(open, id, of, is_retry, is_older, is_rated)
     if not is_free then return is_free == false and 'full' or nil end
   end
   if of.rate and is_rated then
-    local early, due = is_early(of, queue, id, is_retry)
+    local early, due = is_early(of, queue, id, is_retry or t.woken[me])
     if early or early == nil then return early and 'early' or nil, due end
   end
   if of.concurrency and of.max then
@@ -67,7 +67,7 @@ local function decide(open, ids, skip, most, is_suspect)
       if not verdict then
         return nil
       elseif verdict == 'full' then
-        local kept = is_older and plan.older or plan.waiting
+        local kept = (is_older or of.rate and read('ZSCORE', keys.rate(queue, t.letter, of.rate), id)) and plan.older or plan.waiting
         kept[of.concurrency] = kept[of.concurrency] or {}
         table.insert(kept[of.concurrency], id)
         local line = of.rate and line_of(queue, of.rate)
@@ -278,7 +278,7 @@ local function fetch(turn)
   t.slots, t.buckets, t.lines, t.admitted, t.healed, t.heals, t.looks = {}, {}, {}, {}, {}, 0, t.want + LOOK_MAX
   t.keys, t.bytes, t.at = 3 * t.want + KEYS_MAX, BYTES_MAX, whole(t.now)
   t.first_token, t.woken, t.brought, t.fronts = t.session .. '|1|' .. t.at, {}, {}, {}
-  t.newest, t.emptied, t.ahead = {}, {}, {}
+  t.newest, t.emptied, t.ahead, t.kept = {}, {}, {}, {}
   for _, open in ipairs(t.open) do
     open.lens, open.had_room = {}, open.room > 0
   end

@@ -43,8 +43,18 @@ local function newest_max(queue, key)
 end
 
 -- Queues that wait for a slot of a key have it in turn: each stands in a line since one of its workers had a place and found no
--- slot, until it has one. Its score is that time; or, below all of those, until when a slot is kept for it.
-local KEPT, KEPT_MS = -100000000000000, 1000
+-- slot, until it has one. Its score is that time; or, BAND below it, until when a slot is kept for it; or, BAND above it, until
+-- when none is, since it let one pass. Its sixteenths of a millisecond count how many: each time one is kept for twice as long,
+-- and then none for ten times as long, for each other queue in the line, so that all together cost a tenth of a slot.
+local BAND, KEPT_MS, MISSED_MAX, REST, REST_MS_MAX = 10000000000000, 1000, 5, 10, 3600000
+local function missed_in(score)
+  return (16 * score) % 16
+end
+
+local function put_in_line(line, queue, at, missed)
+  redis.call('ZADD', line, string.format('%.4f', at + missed / 16), queue)
+end
+
 local function join_slot_line(queue, key)
   local slots, is_shared = keys.limit_slots(key), (read('SCARD', keys.limit_queues(key)) or 0) > 1
   -- Where the workers of a queue have no place beside the slots, its runs hold them, and none waits for one.
@@ -52,8 +62,13 @@ local function join_slot_line(queue, key)
     is_shared = is_shared or string.sub(holder, 1, #queue + 1) ~= queue .. ' '
   end
   if is_shared then -- else there is nobody to have it in turn with
-    read('ZADD', keys.limit_line(key), 'NX', whole(t.now), queue)
-    read('PEXPIRE', keys.limit_line(key), LINE_MS)
+    local line = keys.limit_line(key)
+    local score = read('ZSCORE', line, queue)
+    local rests_ms = score and tonumber(score) - BAND - t.now
+    if score == false or score and tonumber(score) >= BAND and (rests_ms <= 0 or rests_ms > REST_MS_MAX) then
+      put_in_line(line, queue, t.now, score and missed_in(score) or 0)
+    end
+    read('PEXPIRE', line, LINE_MS)
     t.ahead[queue .. ' ' .. key] = t.ahead[queue .. ' ' .. key] or nil -- where there was no line it is looked up again
   end
 end
@@ -65,28 +80,40 @@ local function leave_slot_line(queue, key)
   end
 end
 
+-- For whom a slot was kept in vain, rests.
+local function end_kept(line, count)
+  local kept = read('ZRANGEBYSCORE', line, '-inf', '(0', 'WITHSCORES', 'LIMIT', 0, LOOK_MAX) or {}
+  for n = 1, #kept, 2 do
+    local missed, left_ms = missed_in(kept[n + 1]), kept[n + 1] + BAND - t.now
+    local kept_ms = KEPT_MS * 2 ^ missed
+    if left_ms > kept_ms + 1 then -- the clock was set back
+      redis.call('ZREM', line, kept[n])
+    elseif left_ms <= 1 then
+      local rest_ms = math.min(REST * kept_ms * math.max(count - 1, 1), REST_MS_MAX)
+      put_in_line(line, kept[n], BAND + t.now + rest_ms, math.min(missed + 1, MISSED_MAX))
+    end
+  end
+end
+
 -- Whether a run of `queue` may take a slot of which so many are held: each queue in front of it has one first, if it takes it
--- within KEPT_MS.
+-- while it is kept. For whom one is kept, goes by the number of those that kept it.
 local function is_its_turn(queue, key, held, max)
-  if held >= max then return false end
   local line, place = keys.limit_line(key), queue .. ' ' .. key
   if t.ahead[place] == nil then
-    local is_line = (read('ZCARD', line) or 0) > 0
-    if is_line then
-      local kept = read('ZRANGEBYSCORE', line, '-inf', '(0', 'WITHSCORES', 'LIMIT', 0, LOOK_MAX) or {}
-      for n = 1, #kept, 2 do
-        local left_ms = tonumber(kept[n + 1]) - KEPT - t.now
-        if left_ms <= 0 or left_ms > KEPT_MS then -- more: the clock was set back
-          redis.call('ZREM', line, kept[n])
-        end
-      end
-    end
-    t.ahead[place] = is_line and (read('ZRANK', line, queue) or read('ZCARD', line)) or false
+    local count = read('ZCARD', line) or 0
+    if count > 0 then end_kept(line, count) end
+    local score = count > 0 and read('ZSCORE', line, queue)
+    t.kept[place] = score and tonumber(score) < 0 and held or -1
+    local ahead = count > 0 and read('ZCOUNT', line, '-inf', '(' .. whole(BAND)) or 0
+    t.ahead[place] = count > 0 and math.min(score and read('ZRANK', line, queue) or ahead, ahead)
   end
+  if held >= max then return held == t.kept[place] end
   if held + (t.ahead[place] or 0) < max then return true end
   for _, other in ipairs(ours('ZREM', line, read('ZRANGE', line, 0, math.min(max - held, TOLD_AGAIN) - 1) or {})) do
-    if tonumber(redis.call('ZSCORE', line, other)) > 0 then
-      redis.call('ZADD', line, whole(KEPT + t.now + KEPT_MS), other)
+    local score = tonumber(redis.call('ZSCORE', line, other))
+    if score >= 0 and score < BAND then
+      local missed = missed_in(score)
+      put_in_line(line, other, t.now + KEPT_MS * 2 ^ missed - BAND, missed)
       redis.pcall('SADD', keys.woken(other), key)
       ring(other, 'a', 1)
       ring(other, 's', 1)

@@ -122,6 +122,62 @@ def test_a_pool_with_no_place_beside_the_slots_has_them_in_turn_too(pools: Pools
     assert pools.turn("fast") == ["fast0"]
 
 
+@pytest.mark.parametrize("own_ms", [1100, 3000, 20_000])
+def test_a_queue_whose_workers_are_busy_costs_a_tenth_of_the_slot_and_has_it_in_the_end(
+    pools: Pools, own_ms: int
+) -> None:
+    """Each of its looks had a slot kept for a second, which it never took: the other queue had 9 % of its starts."""
+    pools.enqueue(*(limited(f"bulk{n}", queue="bulk") for n in range(10)))
+    pools.turn("bulk")
+    pools.enqueue(limited("fast0", queue="fast"))
+    begin_ms = look_ms = pools.now_ms
+    used = steps = 0
+    while "fast0" not in pools.begun and pools.now_ms < begin_ms + 30 * own_ms:
+        if pools.now_ms >= look_ms:
+            pools.turn("fast")
+            look_ms += own_ms
+        pools.enqueue(limited(f"more{steps}", queue="bulk"))
+        used, steps = used + len(pools.turn("bulk", ended=len(pools.held["bulk"]))), steps + 1
+        pools.now_ms += 100
+
+    assert "fast0" in pools.begun
+    assert used / steps > 0.8
+
+
+def test_a_run_from_before_a_deploy_that_raised_the_limit_starts_beside_another_queue(pools: Pools) -> None:
+    """By its own number no slot was ever free, and each that was kept for it was lost to both."""
+    pools.enqueue(limited("bulk0", queue="bulk"))
+    assert pools.turn("bulk") == ["bulk0"]
+    pools.enqueue(limited("fast0", queue="fast"), limited("fast1", queue="fast"))
+    assert pools.turn("fast") == []
+    pools.enqueue(*(limited(f"new{n}", 3, queue="bulk") for n in range(9)))
+
+    assert [pools.turn("bulk"), pools.turn("fast"), pools.turn("fast")] == [["new0"], ["fast0"], []]
+    assert [pools.turn("fast", ended=1), pools.turn("bulk"), pools.turn("bulk", ended=1)] == [[], ["new1"], []]
+    assert [pools.turn("fast"), pools.turn("bulk")] == [["fast1"], []]
+
+
+def test_of_runs_with_a_slot_and_a_rate_none_is_overtaken_without_bound(pools: Pools) -> None:
+    """Each of the two sent it to the end of the other's line: in a minute a hundred newer ones passed it."""
+    draw, came = random.Random(1), list[str]()
+    ends: dict[str, int] = {}
+    for step in range(6000):
+        pools.now_ms += 10
+        if step % 15 == 0:
+            came.append(f"r{step:05}")
+            pools.enqueue(limited(came[-1], queue="bulk", rate="r", rate_count=4, rate_per_ms=1000))
+        held = pools.held["bulk"]
+        has_ended = bool(held) and pools.now_ms >= ends[held[0].envelope.id]
+        if has_ended or step % 15 == 0 or pools.now_ms >= (pools.due["bulk"] or pools.now_ms + 1):
+            for name in pools.turn("bulk", ended=int(has_ended)):
+                ends[name] = pools.now_ms + draw.choice([20, 100, 600])
+
+    places = {name: place for place, name in enumerate(pools.begun)}
+    overtaken = [sum(other > name for other in pools.begun[: places.get(name)]) for name in came]
+    assert len(pools.begun) > 200
+    assert max(overtaken) < 25
+
+
 def test_a_slot_is_kept_for_no_longer_when_the_clock_is_set_back(pools: Pools) -> None:
     """Until the clock had caught up nobody had the slot, where the worker for which it was kept had no place."""
     let_a_busy_queue_wait(pools)
