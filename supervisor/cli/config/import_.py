@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -218,7 +219,11 @@ def _nothing_written(imported: Imported, *, skip_invalid: bool) -> str:
 
 
 def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, 0o600)
+    descriptor = os.open(path, flags, 0o600)
+    mode = os.fstat(descriptor).st_mode
+    if stat.S_ISREG(mode) and mode & 0o007:  # it was there; its group may be that of the tree
+        os.fchmod(descriptor, stat.S_IMODE(mode) & 0o770)
+    return descriptor
 
 
 def _write(text: str, output: str, *, force: bool) -> int:

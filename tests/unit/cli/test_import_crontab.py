@@ -161,6 +161,16 @@ def test_the_file_is_its_owners_alone(tmp_path: Path) -> None:
     assert output.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.parametrize(("mode", "after"), [(0o644, 0o640), (0o600, 0o600), (0o660, 0o660), (0o777, 0o770)])
+def test_a_file_that_is_replaced_is_read_by_others_no_more(tmp_path: Path, mode: int, after: int) -> None:
+    """That of ``tenure init`` is everybody's; its group may be that of the tree."""
+    output = tmp_path / "tenure.yaml"
+    output.write_text("mine")
+    output.chmod(mode)
+    assert run(CRONTABS / "user", "--output", output, "--force", *UTC).exit_code == 0
+    assert output.stat().st_mode & 0o777 == after
+
+
 def test_an_unknown_zone_is_a_problem_like_the_others() -> None:
     """With its remedy, beside those of the files."""
     result = run(CRONTABS / "broken", "--timezone", "Europe/Berln")
