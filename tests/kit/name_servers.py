@@ -56,7 +56,10 @@ class Names:
 
 @contextmanager
 def silent(port: int, *addresses: str) -> Iterator[None]:
-    """Let ``port`` of these addresses of this machine neither take nor refuse a connection."""
+    """Let ``port`` of these addresses of this machine neither take nor refuse a connection.
+
+    No other test may connect from such an address: the port may be that of its connection.
+    """
     with ExitStack() as kept:
         for address in addresses:
             listener = kept.enter_context(socket.socket())

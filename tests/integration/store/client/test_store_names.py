@@ -103,14 +103,14 @@ def test_a_name_that_leads_elsewhere_is_followed(connect: Clients, proxy: Proxy,
     """The address that served stands for the name only while there is no answer."""
     store = connect(url(proxy))
     works(store)
-    names.say(HOST, "127.0.0.2")
+    names.say(HOST, "127.0.53.0")
     store.close()
     unavailable(store, "refused", where=HOST)
 
 
 def test_all_addresses_of_a_name_have_one_bound(connect: Clients, proxy: Proxy, names: Names) -> None:
     """Three hosts of a lost zone must not take the bound three times: the agent would be killed as hung."""
-    others = ["127.0.0.2", "127.0.0.3", "127.0.0.4"]
+    others = [f"127.0.53.{number}" for number in range(3)]
     names.say(HOST, *others)
     with silent(proxy.port, *others):
         unavailable(connect(url(proxy)), "no answer in time", where=HOST, bound_s=BOUND_S)
@@ -120,9 +120,9 @@ def test_silent_addresses_do_not_keep_a_client_from_the_one_that_serves(
     connect: Clients, proxy: Proxy, names: Names
 ) -> None:
     """IPv6 without a route stands before IPv4: each gets its turn within the bound."""
-    names.say(HOST, "127.0.0.2", "127.0.0.3", "127.0.0.1")
+    names.say(HOST, "127.0.53.0", "127.0.53.1", "127.0.0.1")
     store = connect(url(proxy), timeout_s=2.0)
-    with silent(proxy.port, "127.0.0.2", "127.0.0.3"):
+    with silent(proxy.port, "127.0.53.0", "127.0.53.1"):
         assert store.ping() is None
         store.close()
         assert store.ping() is None
