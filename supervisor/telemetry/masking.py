@@ -62,6 +62,7 @@ _NAME = (
     r"""[pP](?i:ass(?:word|wd|phrase)|wd|rivate[_-]?key)|[sS](?i:ecret(?:[_-]?key)?|igning[_-]?key)"""
     r"""|[aA](?i:pi[_-]?key|ccess[_-]?key)|[eE](?i:ncryption[_-]?key)"""
 )
+_LAST_LETTERS = re.compile(rf"(?:{_NAME}|[tT](?i:oken))$")
 _QUOTED = r""""(?:[^"\\]|\\[\s\S])*(?:"|\\?\Z)|'(?:[^'\\]|\\[\s\S])*(?:'|\\?\Z)"""
 _ESCAPED = r"""\\+["'](?:[^"'\\]|\\+[^"'\\])*\\*(?:["']|\Z)"""  # quotes within a text that is quoted itself
 _ASSIGNED = re.compile(
@@ -106,12 +107,17 @@ _SHAPES = (_ASSIGNED, _ENTRY, _HEADER, _BEARER, _FLAG, _LINE, _COOKIE, _OWN_HEAD
 def is_secret_name(name: str) -> bool:
     """Return whether a value under ``name`` is to be hidden.
 
-    By whole words, because ``access_token`` hides and ``tokens_deleted`` is a count.
+    By whole words, because ``access_token`` hides and ``tokens_deleted`` is a count; or by its end, as in text: ``PGPASSWORD``.
     """
     words = [word.lower() for word in _WORDS.findall(name)]
     if not words:
         return False
-    return words[-1] in _LAST or not _ANYWHERE.isdisjoint(words) or any(pair in _PAIRS for pair in pairwise(words))
+    return (
+        bool(_LAST_LETTERS.search(name))
+        or words[-1] in _LAST
+        or not _ANYWHERE.isdisjoint(words)
+        or any(pair in _PAIRS for pair in pairwise(words))
+    )
 
 
 _hidden: tuple[str, ...] = ()

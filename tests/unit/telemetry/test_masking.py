@@ -29,7 +29,8 @@ SECRET = "hunter2secret"
 @table(
     "name",
     ["password", "PASSWORD", "db_password", "passwordHash", "access_token", "token", "Authorization", "client-secret",
-     "apiKey", "API_KEY", "private_key", "secretKey", "Set-Cookie", "cookies", "passwords", "sentry_dsn", "credentials"],
+     "apiKey", "API_KEY", "private_key", "secretKey", "Set-Cookie", "cookies", "passwords", "sentry_dsn", "credentials",
+     "PGPASSWORD", "secretkey", "authtoken", "my_apikey"],
 )  # fmt: skip
 def test_a_value_under_a_secret_name_is_hidden(name: str) -> None:
     """Whatever its spelling: snake, camel, kebab or shouting."""
@@ -38,7 +39,22 @@ def test_a_value_under_a_secret_name_is_hidden(name: str) -> None:
     assert mask_entry(name, 4711) == MASK
 
 
-@table("name", ["tokens_deleted", "job", "key", "monkey", "passed", "tokenizer", "author", "compass_heading", "", "7"])
+@table(
+    "name",
+    [
+        "tokens_deleted",
+        "job",
+        "key",
+        "monkey",
+        "passed",
+        "tokenizer",
+        "author",
+        "compass_heading",
+        "secretary",
+        "",
+        "7",
+    ],
+)
 def test_a_name_that_only_looks_secret_stays_readable(name: str) -> None:
     """A count of deleted tokens is what the operator wants to see."""
     assert not is_secret_name(name)
