@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import posixpath
 import re
-import shlex
 from collections.abc import Iterator
+
+from supervisor.importers.crontab.shell import ShellToken, tokens
 
 UNNAMED = "command"
 _CHARACTERS_MAX = 40
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*(?:\[[^]]*])?\+?=", re.ASCII)
 _FILE = re.compile(r"(?:~|\.{0,2})/[\w.+/-]+", re.ASCII)
 _OTHER = re.compile(r"[^A-Za-z0-9_-]+", re.ASCII)
-_OPERATORS = "();<>|&`"
-_OPERATOR = re.compile(rf"[{_OPERATORS}]+")
+_CLOSING = {"(": ")", "`": "`"}
 _PREPARING = frozenset(
     {"cd", "test", "[", "export", "set", "umask", "sleep", ".", "source", "ulimit", "command", "which", "type", "true"}
 )
@@ -45,20 +45,35 @@ def _simple_commands(command: str) -> Iterator[list[str]]:
     """Return the words of each command of a line of shell, without assignments and redirections."""
     words: list[str] = []
     is_target = False
-    lexer = shlex.shlex(command, posix=True, punctuation_chars=_OPERATORS)
-    lexer.commenters, lexer.whitespace_split = "", True
-    try:
-        for word in lexer:
-            if _OPERATOR.fullmatch(word):
-                is_target = "<" in word or ">" in word
-                if not is_target and words:
-                    yield words
-                    words = []
-            elif is_target:
+    assigned = -1  # where an assignment ends so far: what stands directly behind is part of its value
+    line = tokens(command)
+    for token in line:
+        if not token.is_operator:
+            if is_target:
                 is_target = False
-            elif words or not _ASSIGNMENT.match(word):
-                words.append(word)
-    except ValueError:  # a quote that nothing ends: what follows it belongs to no word
-        return
+            elif token.start == assigned or _ASSIGNMENT.match(token.text):
+                assigned = token.end
+            else:
+                words.append(token.text)
+        elif token.start == assigned and token.text in _CLOSING:
+            assigned = _end_of_value(line, token.text)
+        else:
+            is_target = "<" in token.text or ">" in token.text
+            if not is_target and words:
+                yield words
+                words = []
     if words:
         yield words
+
+
+def _end_of_value(line: Iterator[ShellToken], opening: str) -> int:
+    """Go past an array or a substitution; return its end, -1 where nothing ends it."""
+    depth = 1
+    for token in line:
+        if token.is_operator and token.text == _CLOSING[opening]:
+            depth -= 1
+        elif token.is_operator and token.text == opening:
+            depth += 1
+        if not depth:
+            return token.end
+    return -1

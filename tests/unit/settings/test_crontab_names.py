@@ -25,9 +25,19 @@ WITH_SECRETS = {
     "bash -c '/usr/bin/report --password=hunter1'": "bash",
     "cat <<< hunter1 > /srv/secret": "cat",
     "<<< hunter1 cat": "cat",
-    "PASSWORD=$(cat /run/hunter1) report": "cat",
-    "PASSWORD=`echo hunter1` report": "echo",
+    "PASSWORD=$(cat /run/hunter1) report": "report",
+    "PASSWORD=`echo hunter1` report": "report",
+    "PASSWORD=$(cat /run/key)hunter1 report": "report",
+    'PASSWORD="$(f "a hunter1")" report': "report",
+    "PASSWORD=$((hunter1 + 1)) report": "report",
     "KEYS[0]=hunter1 report": "report",
+    "KEYS=(hunter1 b) report": "report",
+    "KEYS=(')' hunter1); report": "report",
+    "A=1 KEYS=(hunter1 b) report": "report",
+    "export KEYS=(hunter1 b); report": "report",
+    "cd ';' hunter1; report": "report",
+    "PASSWORD='hunter1 report": UNNAMED,
+    "PASSWORD=1 # hunter1": UNNAMED,
 }
 WITHOUT = {
     "cd /srv/app && ./bin/report --keep 90": "report",
@@ -36,7 +46,7 @@ WITHOUT = {
     "sudo -u www /srv/report.sh --all": "sudo-report-sh",
     '"$HOME"/bin/report': "report",
     "A=1": UNNAMED,
-    "report 'without end": UNNAMED,
+    "report 'without end": "report",
     "é": UNNAMED,
 }
 
