@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 FILE_BYTES_MAX = 1024 * 1024
 STANDARD_INPUT = "-"
 ETC = Path("/etc")
+SH = Path("/bin/sh")
 _SPOOLS = tuple(map(Path, ("/var/spool/cron/crontabs", "/var/spool/cron", "/var/spool/cron/tabs")))
 """Directories with a file for each user, of Debian, Red Hat and SUSE."""
 
@@ -106,7 +107,7 @@ def _host(timezone: str | None, user: str | None) -> tuple[Host, list[Problem]]:
     homes = {each.pw_name: each.pw_dir for each in pwd.getpwall()}
     if user is not None and user not in homes:
         problems.append(Problem("--user", "", f"there is no user {user} on this host", "check the name"))
-    return Host(name, user or getpass.getuser(), homes), problems
+    return Host(name, user or getpass.getuser(), homes, sh=SH.resolve().name), problems
 
 
 def _zone_of_host() -> tuple[str, str]:

@@ -5,10 +5,12 @@ Guarantees
     returned does the same as in cron: the variables that the crontab sets, HOME and
     SHELL, its shell, its directory, its standard input after ``%``, its zone under ``CRON_TZ``.
     No command runs as another user than cron's: Tenure runs every job as its own, so an entry
-    of another user is paused, with the reason.
+    of another user is paused, with the reason. So is one that leaves a part of it in the
+    background, which cron lets go on.
 
 Does not guarantee
     Cron's PATH and LOGNAME: variables that the crontab does not set come from the tree's environment.
+    That a program which puts itself in the background goes on: that is not seen in a line.
 
 Reads no files and knows no host: text and facts come in as arguments. The accepted form is
 described by crontab(5) of Debian's cron and of cronie (for CRON_TZ).
@@ -16,6 +18,7 @@ described by crontab(5) of Debian's cron and of cronie (for CRON_TZ).
 
 from __future__ import annotations
 
+import posixpath
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +29,7 @@ from supervisor.core.cron.expression import Cron, CronError, compile_cron
 from supervisor.core.cron.zones import UnknownZoneError, zone
 from supervisor.core.errors import Problem
 from supervisor.core.model import PAYLOAD_BYTES_MAX
+from supervisor.importers.crontab.background import leaves_background
 from supervisor.importers.crontab.lines import (
     BLANK,
     Setting,
@@ -71,6 +75,7 @@ class Host:
     timezone: str
     user: str  # as whom the tree will run
     homes: Mapping[str, str] = field(default_factory=dict)  # of the known users, who help to notice a user field
+    sh: str = "dash"  # the program that /bin/sh is
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,7 +267,7 @@ class _Reader:
             user=user,
             description=self._description(user),
             comments=tuple(f"{name}={value}" for name, value in mail.items() if value),
-            pause_reason=self._pause_reason(user),
+            pause_reason="; ".join(filter(None, (self._not_ours(user), self._not_waited(command, shell)))),
         )
 
     def _description(self, user: str | None) -> str:
@@ -271,13 +276,23 @@ class _Reader:
             return text
         return f"{text} (user {user})" if text else f"(user {user})"
 
-    def _pause_reason(self, user: str | None) -> str:
+    def _not_ours(self, user: str | None) -> str:
         """Return why an entry of another user is paused; empty for our own."""
         if user is None or user == self.host.user:
             return ""
         ran = f"cron ran this as {user}, and Tenure runs commands as its own user"
         self._warn(f"{ran}; it is paused. Run a tree as {user}, or change the user in the command (sudo -u {user})")
         return f"{ran}: run a tree as {user}, or change the user in the command, then remove paused"
+
+    def _not_waited(self, command: str, shell: str) -> str:
+        """Return why an entry is paused that leaves a part of it in the background; empty for others."""
+        name = posixpath.basename(shell)
+        if not leaves_background(command, shell=self.host.sh if name == "sh" else name):
+            return ""
+        left = "a bare & leaves a part of this in the background, and Tenure ends that with the command"
+        remedy = "take the & away (in an address quote it, in place of &> FILE write > FILE 2>&1), or add wait"
+        self._warn(f"{left}; it is paused: {remedy}")
+        return f"{left}: {remedy}, then remove paused"
 
     def _new_id(self, command: str) -> str:
         """Return an id that stays the same while no line of the same program is added above or taken away there."""
