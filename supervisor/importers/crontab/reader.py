@@ -281,8 +281,9 @@ class _Reader:
         if user is None or user == self.host.user:
             return ""
         ran = f"cron ran this as {user}, and Tenure runs commands as its own user"
-        self._warn(f"{ran}; it is paused. Run a tree as {user}, or change the user in the command (sudo -u {user})")
-        return f"{ran}: run a tree as {user}, or change the user in the command, then remove paused"
+        remedy = f"run it in a tree of {user}, or in one of root by runuser -u {user} -- COMMAND"
+        self._warn(f"{ran}; it is paused: {remedy}")
+        return f"{ran}: {remedy}, then remove paused"
 
     def _not_waited(self, command: str, shell: str) -> str:
         """Return why an entry is paused that leaves a part of it in the background; empty for others."""

@@ -19,6 +19,8 @@ _HEADER = """\
 # Made by `tenure import crontab` from {names}. Read it before you run it:
 # - A schedule runs once per cluster, on one replica; cron ran it on every host that had the file.
 # - Commands run as Tenure's own user, in its environment and what stands under env. Those of other users are paused.
+# - Commands gain no rights (no_new_privs): sudo, crontab, and ping or sendmail of some systems fail in a tree that is
+#   not root's. A tree of root runs a command as another user by runuser.
 # - What a command leaves in the background ends with it; cron let it go on. Lines with a bare & are paused; programs
 #   that put themselves in the background are not noticed: their runs are ok, whatever becomes of the work.
 # - Commands are here with the secrets in them: keep the file from others. Ids of schedules are shown to everybody.

@@ -137,9 +137,10 @@ def test_an_entry_of_another_user_is_paused_with_the_reason() -> None:
     assert [entry.description for entry in found.entries] == ["Count visits (user www-data)", ""]
     assert (other.cwd, other.env["HOME"]) == ("/var/www", "/var/www")
     why = "cron ran this as www-data, and Tenure runs commands as its own user"
-    assert other.pause_reason.startswith(f"{why}: run a tree as www-data, or change the user in the command")
+    assert other.pause_reason.startswith(f"{why}: run it in a tree of www-data, or in one of root by")
+    assert "sudo" not in f"{other.pause_reason} {found.warnings}"  # commands have no_new_privs, and it refuses then
     assert own.pause_reason == ""
-    assert [warning.startswith(f"tab:2: {why}; it is paused.") for warning in found.warnings] == [True]
+    assert [warning.startswith(f"tab:2: {why}; it is paused: ") for warning in found.warnings] == [True]
 
 
 def test_a_user_field_that_is_not_expected_is_noticed() -> None:
