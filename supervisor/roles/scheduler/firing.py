@@ -36,6 +36,7 @@ OLD_MS = 500
 """A batch that was put together longer ago, and was not sent, is put together anew: more may be due by now."""
 
 _PLAIN = {FireCode.FIRED, FireCode.SKIPPED}
+_HALTED = {FireCode.HELD, FireCode.PAUSED, FireCode.SKEWED}
 _ADVANCED = {FireCode.FIRED, FireCode.SKIPPED, FireCode.BUFFERED, FireCode.DROPPED, FireCode.MISSED}
 
 
@@ -146,7 +147,7 @@ class FireDispatcher:
                     self.begun[item.run.run_id] = None
                     if len(self.begun) > BEGUN_MAX:
                         del self.begun[next(iter(self.begun))]
-                if code in {FireCode.HELD, FireCode.PAUSED, FireCode.SKEWED}:
+                if code in _HALTED:
                     held.add(item.schedule)  # what waits behind it is a DUP, and says nothing new
                 elif item.schedule not in held:
                     self._prefetcher.again(item.schedule)
@@ -269,10 +270,14 @@ class FireDispatcher:
         self._is_skewed = is_skewed
 
     def _tell(self, batch: Sequence[FireItem], reply: FireReply) -> None:
-        decided = [
-            Decided(item, result.code, reply.now_ms - item.nominal_ms - item.delay_ms)
-            for item, result in zip(batch, reply.results, strict=True)
-        ]
+        decided: list[Decided] = []
+        halted: set[str] = set()
+        for item, (code, _) in zip(batch, reply.results, strict=True):
+            if code in _HALTED:
+                halted.add(item.schedule)
+            elif code is FireCode.DUP and item.schedule in halted:
+                continue  # nobody has decided it: the one before it was not either
+            decided.append(Decided(item, code, reply.now_ms - item.nominal_ms - item.delay_ms))
         self._client.report("fires", decided=decided)
         doubtful = sum(
             item.run is not NOTHING and _is_fired(item, result)

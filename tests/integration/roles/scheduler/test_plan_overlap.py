@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from supervisor.core.model import Outcome
+from supervisor.store.wire.fire import FireCode
 from tests.integration.roles.scheduler.planned import every, planned
 
 
@@ -60,6 +61,16 @@ def test_buffer_all_keeps_the_order_up_to_its_limit() -> None:
         plan.finish()
         assert plan.fired() == [10, 20, 30]
         assert plan.state().counters.dropped == 1
+
+
+def test_what_waits_behind_a_run_that_must_go_on_waiting_is_no_news() -> None:
+    """It is asked about with the others, and a warning of each as decided twice would hide a real one."""
+    with planned(every(10, overlap="buffer_all")) as plan:
+        plan.until(65)
+        plan.finish()
+        told = [each for line in plan.world.history if line.event == "fires" for each in line.fields["decided"]]
+        assert plan.fired() == [10, 20]
+        assert {each.code for each in told} == {FireCode.FIRED, FireCode.BUFFERED, FireCode.HELD}
 
 
 def test_several_slots_start_several_that_wait() -> None:
