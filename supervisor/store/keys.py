@@ -16,7 +16,10 @@ from supervisor.core.names import check_name
 from supervisor.store.key_table import PIECES, spell
 
 CLUSTERS = "tenure:clusters"
-"""Hash of a database: name of a cluster to the moment, in ms, when a replica of it wrote that last. At most 1,000."""
+"""Hash of a database: name of a cluster to the moment, in ms, when a replica of it wrote that last. At most 1,000.
+
+The one key without the hash tag of a cluster: another node of a Redis Cluster may have it, and nothing depends on it.
+"""
 
 KIND_LETTER = {Kind.ASYNC: "a", Kind.SYNC: "s"}
 LETTER_KIND = {letter: kind for kind, letter in KIND_LETTER.items()}

@@ -22,7 +22,7 @@ from supervisor.clock import SystemClock
 from supervisor.core.errors import EXIT_CONFIG, EXIT_OK, Problem, StoreRefusedError, StoreUnavailableError
 from supervisor.settings.sections.models import Settings
 from supervisor.store.client.base import wait_ms
-from supervisor.store.client.replies import NO_RIGHT
+from supervisor.store.client.replies import NO_RIGHT, is_stale_master
 from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import CLUSTERS, Keys
 from supervisor.store.scripts import script
@@ -100,7 +100,7 @@ def check(store: Store, settings: Settings) -> list[Problem]:
 def note_cluster(store: Store, cluster: str, wall_ms: int) -> None:
     """Write the name of a cluster into its database, for producers that name another one by mistake.
 
-    A user without the right, and a Redis Cluster whose node has another slot, leave it unwritten.
+    A user without the right, and a Redis Cluster whose node does not serve this key, leave it unwritten.
     """
     known = _ask(store, "HLEN", CLUSTERS)
     if isinstance(known, int) and known < CLUSTERS_MAX:
@@ -108,7 +108,7 @@ def note_cluster(store: Store, cluster: str, wall_ms: int) -> None:
 
 
 def known_clusters(store: Store) -> list[str]:
-    """Return the clusters that are known to share the database; none without the right to read them."""
+    """Return the clusters that are known to share the database; none where ``note_cluster`` wrote none."""
     return texts(_ask(store, "HKEYS", CLUSTERS) or [])
 
 
@@ -182,6 +182,10 @@ def _ask(store: Store, *parts: str | int) -> Any:
         return store.command(*parts)
     except StoreRefusedError:
         return None  # unknown here, or not allowed: nobody knows
+    except StoreUnavailableError as error:
+        if not is_stale_master(error.__cause__):
+            raise
+        return None  # CLUSTERS carries no hash tag: in a Redis Cluster another node has it, or none
 
 
 def _problem(path: str, message: str, remedy: str) -> Problem:

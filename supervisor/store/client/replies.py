@@ -250,12 +250,12 @@ def fenced(error: Exception, call: Call[Any]) -> FencedError | None:
     )
 
 
-def is_stale_master(error: Exception) -> bool:
+def is_stale_master(error: BaseException | None) -> bool:
     """Return whether the server refused writes of these keys, as a replaced master does."""
     return isinstance(error, MovedError | AskError) or _code(error) in _ELSEWHERE
 
 
-def _code(error: Exception) -> str:
+def _code(error: BaseException | None) -> str:
     status = getattr(error, "status_code", None)  # redis-py cuts the code off the message it knows
     if status in _UNAVAILABLE or status in _REFUSED:
         return str(status)

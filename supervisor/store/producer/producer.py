@@ -245,7 +245,8 @@ class Producer:
         if self._destination is not None and self._destination.is_due(made.queue, asked_ns):
             served, others = (yield self._queues.served(made.queue)), []
             if served is Served.NO_CLUSTER:
-                with suppress(StoreRefusedError):  # no right to it, or another node of a cluster has it
+                # No right to it, or another node of a Redis Cluster has it: others are not known then.
+                with suppress(StoreRefusedError, StoreUnavailableError):
                     others = texts((yield "HKEYS", CLUSTERS))
             self._destination.judge(made.queue, served, others, asked_ns=asked_ns)
         return made

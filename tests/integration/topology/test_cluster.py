@@ -5,15 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+import redis
+from redis.exceptions import AskError, ClusterDownError, MovedError
 
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
+from supervisor.core.jobs import registry as registering
+from supervisor.core.jobs.registry import Registry, job
 from supervisor.settings.sections.models import RedisSettings
+from supervisor.store.client.preflight import known_clusters
 from supervisor.store.client.sync_client import Store
 from supervisor.store.election.leases import LeaseCode
-from supervisor.store.keys import Keys
+from supervisor.store.keys import CLUSTERS, Keys
+from supervisor.store.producer.destination import Destination
+from supervisor.store.producer.producer import Producer
+from supervisor.store.queues.control import QueueControl
+from supervisor.store.queues.runs import Queues
+from tests.integration.roles.agent import test_agent_refusals as agent_duties
+from tests.integration.roles.agent.test_agent_duties import BEAT_MS, LEASE_MS
 from tests.integration.topology.replica_sides import Replica, attempt
 from tests.kit.clients import CALL, Clients, works
-from tests.kit.topologies import Cluster, Node
+from tests.kit.topologies import LOOPBACK, Cluster, Node
 from tests.kit.waiting import wait_until
 
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("cluster")]
@@ -25,18 +36,23 @@ def replica(cluster: Cluster) -> Iterator[Replica]:
     """A replica of Tenure with children of both kinds."""
     clients = [Clients("blocking"), Clients("asynchronous")]
     replica = Replica(cluster.url, *clients, keys=KEYS)
-    for node in cluster.nodes:
-        if node.process.poll() is None and node.ask("ROLE")[0] == b"master":
-            node.ask("FLUSHALL")
+    empty(cluster)
     yield replica
     replica.close()
     for each in clients:
         each.close()
 
 
-def slot_of(cluster: Cluster) -> int:
-    """Return the slot of every key."""
-    return int(cluster.nodes[1].ask("CLUSTER", "KEYSLOT", KEYS.lease))
+def empty(cluster: Cluster) -> None:
+    """Remove all keys."""
+    for node in cluster.nodes:
+        if node.process.poll() is None and node.ask("ROLE")[0] == b"master":
+            node.ask("FLUSHALL")
+
+
+def slot_of(cluster: Cluster, key: str = KEYS.lease) -> int:
+    """Return the slot of a key; all of a cluster of Tenure have the same."""
+    return int(cluster.nodes[1].ask("CLUSTER", "KEYSLOT", key))
 
 
 def another(cluster: Cluster, node: Node) -> Node:
@@ -134,6 +150,73 @@ def test_a_killed_node_is_replaced_by_its_replica(cluster: Cluster, replica: Rep
     assert replica.elector.where == spare.address
     replica.enqueue("after")
     assert replica.campaign(nonce="cd" * 16).epoch > term.epoch
+
+
+@pytest.fixture(params=["MOVED", "ASK", "CLUSTERDOWN"])
+def apart(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[Keys]:
+    """Keys whose node answers so for the one key that carries no hash tag."""
+    cluster.revive()
+    empty(cluster)
+    code, slot = request.param, slot_of(cluster, CLUSTERS)
+    holder = cluster.owner(slot)
+    other = another(cluster, holder)
+    named = (Keys(f"c{number}") for number in range(1000))
+    keys = next(keys for keys in named if (cluster.owner(slot_of(cluster, keys.lease)) is holder) == (code != "MOVED"))
+    if code == "ASK":
+        cluster.begin_move(slot, other)
+    elif code == "CLUSTERDOWN":
+        holder.ask("CONFIG", "SET", "cluster-require-full-coverage", "no")
+        holder.ask("CLUSTER", "DELSLOTS", slot)
+    with pytest.raises(redis.RedisError, match=r"not served" if code == "CLUSTERDOWN" else rf"^{slot} ") as refused:
+        cluster.owner(slot_of(cluster, keys.lease)).ask("HLEN", CLUSTERS)
+    assert type(refused.value) is {"MOVED": MovedError, "ASK": AskError, "CLUSTERDOWN": ClusterDownError}[code]
+    yield keys
+    if code == "ASK":
+        for node in (holder, other):
+            node.ask("CLUSTER", "SETSLOT", slot, "STABLE")
+    elif code == "CLUSTERDOWN":
+        holder.ask("CLUSTER", "ADDSLOTS", slot)
+        holder.ask("CONFIG", "SET", "cluster-require-full-coverage", "yes")
+
+
+def test_a_key_of_another_node_stops_no_duty_of_an_agent(cluster: Cluster, apart: Keys) -> None:
+    """The names of clusters only inform: each round of duties ended at them, and no lost machine was ever found."""
+    store = Store.connect(cluster.url, settings=RedisSettings(), name=f"{apart.cluster}:agent", timeout_s=20)
+    raw = redis.Redis(host=LOOPBACK, port=cluster.owner(slot_of(cluster, apart.lease)).port, protocol=2)
+    agent = agent_duties.Replica(store, apart, raw)
+    agent.hold(agent.session, "mine")
+    agent.hold(agent_duties.LOST, "theirs")
+    store.run(QueueControl(apart).cancel([("default", "mine")]))
+    agent.live_for(LEASE_MS + 2 * BEAT_MS)
+    raw.close()
+    store.close()
+
+    assert agent.done() == agent_duties.EVERYTHING
+    assert agent.asked.count("jobs_publish") == 1
+    assert not [each for each in agent.told if each["event"] in {"duty_refused", "election_unanswered"}]
+
+
+def test_a_key_of_another_node_refuses_nothing_to_a_program_that_enqueues(
+    cluster: Cluster, apart: Keys, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before its first replica starts, and in ``tenure doctor --producer``: other clusters are not known."""
+    monkeypatch.setattr(registering, "registry", Registry())
+
+    @job("mail")
+    def mail() -> None: ...
+
+    store = Store.connect(cluster.url, settings=RedisSettings(), name=f"{apart.cluster}:doctor", timeout_s=20)
+    producer = Producer(
+        RedisSettings(url=cluster.url),
+        cluster=apart.cluster,
+        destination=Destination(apart.cluster, is_configured=False),
+    )
+    run_id = producer.enqueue("mail")
+
+    assert known_clusters(store) == []
+    assert store.run(Queues(apart).show(run_id)).state == "queued"
+    producer.close()
+    store.close()
 
 
 def test_hosts_of_the_url_may_all_be_gone(cluster: Cluster) -> None:

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+import redis
 
 from supervisor.core.effects import Call
 from supervisor.core.jobs.registry import Registry
@@ -18,7 +19,9 @@ from supervisor.roles.agent.maintenance import REFUSED_NS, Duties
 from supervisor.roles.agent.sessions.local_workers import LocalWorkers
 from supervisor.roles.agent.sessions.reaper import Reaper
 from supervisor.roles.agent.sessions.tasks import SessionTasks, Unwanted
-from supervisor.store.keys import Keys
+from supervisor.store.client.preflight import note_cluster
+from supervisor.store.client.sync_client import Store
+from supervisor.store.keys import CLUSTERS, Keys
 from supervisor.store.queues.control import QueueControl
 from supervisor.store.queues.runs import Queues
 from supervisor.store.queues.sessions import Sessions
@@ -44,10 +47,10 @@ EVERYTHING = {"beaten", "reaped", "unwanted", "published"}
 class Replica:
     """The duties of an agent beside a machine that is lost, and a run of its own that somebody cancelled."""
 
-    def __init__(self, server: Server) -> None:
-        self.store, self.clock, keys = server.store(), FakeClock(), server.keys
+    def __init__(self, store: Store, keys: Keys, raw: redis.Redis | None = None) -> None:
+        self.store, self.keys, self.clock = store, keys, FakeClock()
+        self.raw = raw or store.raw  # for looks at what was done
         self.queues, self.sessions = Queues(keys), Sessions(keys)
-        self.keys: Keys = keys
         self.board = Board(memoryview(bytearray(8 * board_words(slots=2, inflight=4))).cast("Q"), slots=2, inflight=4)
         row = self.board.rows[1]
         row.state, row.generation, row.child_generation, row.busy = SlotState.RUNNING, 1, 1, 1
@@ -66,6 +69,7 @@ class Replica:
                 run=self.run, sessions=self.sessions, queues=self.queues, dead_cap=100, history=100, report=report
             ),
             registry=Registry(),
+            note_cluster=lambda: note_cluster(store, keys.cluster, 1),
             beat_period_ns=BEAT_MS * MILLISECOND_NS,
             session_lease_ns=LEASE_MS * MILLISECOND_NS,
             report=report,
@@ -109,7 +113,7 @@ class Replica:
 
     def done(self) -> set[str]:
         """Return what its duties brought about."""
-        raw = self.store.raw
+        raw = self.raw
         found = {"beaten"} if self.asked.count("session_beat") >= LEASE_MS // BEAT_MS else set()
         if raw.type(self.keys.sessions) == b"hash":
             found = found if int(raw.hget(self.keys.sessions, self.session) or 0) >= LEASE_MS // BEAT_MS else set()
@@ -134,9 +138,9 @@ def spoil(replica: Replica, key: str) -> None:
 def test_a_foreign_key_stops_no_duty_that_does_not_need_it(server: Server, part: int) -> None:
     """Every key that the project spells, in turn: beats, reaping, cancels and publishing go on all the same."""
     missing = {}
-    for name, key in list(every_key(server.keys).items())[part::3]:
+    for name, key in [*every_key(server.keys).items(), ("clusters", CLUSTERS)][part::3]:
         server.raw().flushall()
-        replica = Replica(server)
+        replica = Replica(server.store(), server.keys)
         replica.hold(replica.session, "mine")
         replica.hold(LOST, "theirs")
         replica.store.raw.sadd(server.keys.queues, "broken")
@@ -152,7 +156,7 @@ def test_a_foreign_key_stops_no_duty_that_does_not_need_it(server: Server, part:
 
 def test_a_broken_queue_keeps_a_dead_workers_other_runs_from_nobody(server: Server) -> None:
     """What it held elsewhere goes back at once; the broken queue follows when its key is mended, and is told once."""
-    replica = Replica(server)
+    replica = Replica(server.store(), server.keys)
     replica.hold(replica.session, "mine")
     raw = replica.store.raw
     raw.sadd(server.keys.queues, "broken")
@@ -171,7 +175,7 @@ def test_a_broken_queue_keeps_a_dead_workers_other_runs_from_nobody(server: Serv
 
 def test_beats_go_on_while_hundreds_of_lost_sessions_are_reclaimed(server: Server) -> None:
     """A lost rack on a slow link: an agent that is busy for minutes still beats for its own workers."""
-    replica = Replica(server)
+    replica = Replica(server.store(), server.keys)
     replica.hold(replica.session, "mine")
     lost = [f"lost.{n}/worker-cpu-0/1" for n in range(300)]
     for session in lost:
@@ -195,7 +199,7 @@ def test_a_full_memory_stops_no_duty_but_the_one_that_needs_some(server: Server)
     """Publishing jobs is refused, once told; meanwhile lost machines are found, and their runs free memory."""
     if not server.is_real:
         return  # fakeredis has no memory limit
-    replica = Replica(server)
+    replica = Replica(server.store(), server.keys)
     replica.hold(replica.session, "mine")
     replica.hold(LOST, "theirs")
     replica.store.run(QueueControl(server.keys).cancel([("default", "mine")]))
@@ -215,7 +219,7 @@ def test_a_full_memory_stops_no_duty_but_the_one_that_needs_some(server: Server)
 @pytest.mark.parametrize("name", ["", "a b", "x:y", "{z}"])
 def test_a_queue_name_that_nobody_can_have_written_is_passed_over(server: Server, name: str) -> None:
     """Another program's member in the set of queues must not end the agent."""
-    replica = Replica(server)
+    replica = Replica(server.store(), server.keys)
     replica.store.raw.sadd(server.keys.queues, name)
     replica.store.raw.hset(f"{server.keys.prefix}q:{name}:run", "a", "b|1|2")
     replica.live_for(31_000)
@@ -226,7 +230,7 @@ def test_a_queue_name_that_nobody_can_have_written_is_passed_over(server: Server
 @pytest.mark.parametrize("beats", [b"", b"rubbish", b"-1", b"007", b"1e300", b"9" * 16, b"9" * 400])
 def test_a_beat_counter_that_nobody_wrote_keeps_no_runs_of_a_lost_machine(server: Server, beats: bytes) -> None:
     """It reads as 0 for whoever watches it; the script that compares it once more must read it as the same."""
-    replica = Replica(server)
+    replica = Replica(server.store(), server.keys)
     replica.hold(LOST, "theirs")
     replica.store.raw.hset(server.keys.sessions, LOST, beats)
     replica.live_for(2 * LEASE_MS)
@@ -239,7 +243,7 @@ def test_a_beat_counter_that_nobody_wrote_keeps_no_runs_of_a_lost_machine(server
 )
 def test_a_fence_that_nobody_wrote_keeps_no_other_run_of_its_queue(server: Server, fence: bytes) -> None:
     """The page that it was read with was refused as a whole, or its session could not be asked about."""
-    replica = Replica(server)
+    replica = Replica(server.store(), server.keys)
     replica.hold("gone/w-0/1", "theirs")
     replica.store.raw.hdel(server.keys.sessions, "gone/w-0/1")  # an orphan: nobody else gives it back
     replica.store.raw.hset(server.keys.queue("default").run, "spoilt", fence)
@@ -251,7 +255,7 @@ def test_a_fence_that_nobody_wrote_keeps_no_other_run_of_its_queue(server: Serve
 
 def test_a_session_whose_name_is_no_text_is_passed_over(server: Server) -> None:
     """No call could name it: it was asked about every 50 ms, and every dying one was another session."""
-    replica = Replica(server)
+    replica = Replica(server.store(), server.keys)
     replica.store.raw.hset(server.keys.sessions, b"\xff", "0")
     replica.store.raw.sadd(server.keys.dying, b"\xff")
     replica.live_for(2 * LEASE_MS)
