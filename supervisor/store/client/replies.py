@@ -182,7 +182,7 @@ def _moved(error: MovedError | AskError, where: str, operation: str, *, is_route
     if not is_routed:
         why = "it is a node of a cluster, which serves some keys only; set redis.url to redis+cluster://host:port,…"
         return _refused(where, operation, why)
-    if isinstance(error, AskError):
+    if not isinstance(error, MovedError):  # which is an AskError to redis-py
         # The keys lie on two nodes for now. A script that saw half of them would decide wrongly, so none runs.
         return _unavailable(where, operation, "the slot of these keys is being moved to another node")
     return _unavailable(where, operation, f"another node serves these keys now ({error})")

@@ -122,7 +122,9 @@ def test_every_code_that_is_known_has_its_words_tested() -> None:
 @pytest.mark.parametrize("error", [wire.MovedError("1 h:1"), wire.AskError("1 h:1")], ids=["MOVED", "ASK"])
 def test_a_slot_that_is_elsewhere_is_an_outage_to_a_client_that_searches(error: Exception) -> None:
     """Its next call finds the new node; only a client of one server needs a person."""
-    assert isinstance(translate(error, where="r:1", operation="turn", is_routed=True), StoreUnavailableError)
+    meant = translate(error, where="r:1", operation="turn", is_routed=True)
+    assert isinstance(meant, StoreUnavailableError)
+    assert ("is being moved" in str(meant)) == (type(error) is wire.AskError)
     assert isinstance(translate(error, where="r:1", operation="turn"), StoreRefusedError)
     assert is_stale_master(error)
 
