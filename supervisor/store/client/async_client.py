@@ -113,6 +113,8 @@ class AsyncStore(StoreClient):
         for link in (self._call_link, self._block_link):
             with suppress(RedisError, OSError):  # a peer that does not take part in the end of a connection
                 await link.disconnect()
+        if self._route is not None:
+            self._route.close()
 
     async def _block(self, block_s: float, *parts: str | int) -> Any:
         bound_s = block_s + BLOCK_MARGIN_S

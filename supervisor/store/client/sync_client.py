@@ -154,6 +154,8 @@ class Store(StoreClient):
         """Drop both connections. The client may be used again."""
         for link in (self._call_link, self._block_link):
             link.disconnect()
+        if self._route is not None:
+            self._route.close()
 
     def _block(self, block_s: float, *parts: str | int) -> Any:
         try:

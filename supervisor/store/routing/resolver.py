@@ -123,6 +123,13 @@ class Resolver:
         """Search again before the next call."""
         self._is_lost = True
 
+    def close(self) -> None:
+        """Listen to no sentinel any more, until ``find`` is called again."""
+        self._is_lost = True
+        if self._watch is not None:
+            self._watch.close()
+            self._watch = None
+
     def find(self, bound_s: float) -> RedisEndpoint:
         """Search, within ``bound_s`` seconds; see ``Route``."""
         if self._clock.elapsed_ns() < self._held_until_ns:

@@ -35,6 +35,10 @@ class Route(Protocol):
         """Take note that the endpoint did not serve."""
         ...
 
+    def close(self) -> None:
+        """Leave nothing behind; the route may be used again."""
+        ...
+
 
 class Followed:
     """The endpoint that the agent of this tree publishes on the board."""
@@ -58,3 +62,6 @@ class Followed:
 
     def lost(self) -> None:
         """Do nothing: the agent notices by itself, and two searches could disagree."""
+
+    def close(self) -> None:
+        """Do nothing: it reads the board."""

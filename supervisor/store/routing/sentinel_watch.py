@@ -1,7 +1,8 @@
 """Listens to messages that sentinels publish, so that a fail-over is followed while it happens.
 
 Guarantees
-    One thread for each sentinel, which ends soon after whoever listens is gone. A connection that ends is made again.
+    One thread for each sentinel, which ends when the watch is closed, at most a second later while it connects, and
+    soon after whoever listens is gone. A connection that ends before is made again.
 
 Does not guarantee
     That a fail-over is heard of: a sentinel may be away, or not allow SUBSCRIBE. The search asks them
@@ -10,8 +11,10 @@ Does not guarantee
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 from weakref import WeakMethod
@@ -54,20 +57,38 @@ class SentinelWatch:
         """Begin to listen to the sentinels at ``addresses``; ``connection`` makes an unconnected one, see Resolver."""
         self._master = master.encode()
         self._connection = connection
-        self._heard = WeakMethod(heard)
+        self._listener = WeakMethod(heard)
+        self._is_closed = threading.Event()
+        self._links: set[Any] = set()
         for address in addresses:
             threads.start(partial(self._listen, address), "sentinel-watch")
 
+    def close(self) -> None:
+        """End the threads, without waiting for them."""
+        self._is_closed.set()
+        for link in tuple(self._links):
+            sock = link._sock  # noqa: SLF001 - redis-py shows it in no other way
+            # Not the method of TLS: it takes from a thread that reads what it reads by.
+            with suppress(OSError):  # closed meanwhile
+                if sock is not None:
+                    socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+    def _heard(self) -> Callable[[], bool] | None:
+        """Return the call for a report; None once nobody listens. A thread must not keep alive who does."""
+        return None if self._is_closed.is_set() else self._listener()
+
     def _listen(self, address: str) -> None:
-        while self._heard() is not None:  # a thread must not keep alive who listens
+        while self._heard() is not None:
             link: Any = self._connection(address, CONNECT_S, True)  # noqa: FBT003 - as the search makes them
+            self._links.add(link)
             try:
                 self._follow(link)
             except NoPermissionError:
                 return
             except (RedisError, OSError, ValueError):
-                threading.Event().wait(PAUSE_S)
+                self._is_closed.wait(PAUSE_S)
             finally:
+                self._links.discard(link)
                 link.disconnect()
 
     def _follow(self, link: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,7 @@ from supervisor.core.units import SECOND_NS
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.client.base import _dialler
 from supervisor.store.client.sync_client import Store
+from supervisor.store.routing import sentinel_watch
 from supervisor.store.routing.resolver import HOLD_NS, Resolver
 from supervisor.store.routing.sentinel_watch import SentinelWatch
 from tests.integration.topology.test_search import Servers, array
@@ -75,6 +77,27 @@ def test_reports_of_a_fail_over_that_was_waited_for_in_vain_are_passed_over(
     SentinelWatch([sentinel.where], "m", _dialler(url, RedisSettings()), listener.heard)
     wait_until(lambda: sum(each[0] == "SUBSCRIBE" for each in sentinel.commands) > 1, what="another connection")
     assert listener.calls == calls
+
+
+def test_a_client_that_was_closed_listens_no_more(servers: Servers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program that leads for each piece of work has one for each: they end at once, with their connections."""
+    monkeypatch.setattr(sentinel_watch, "QUIET_S", 600.0)
+    sentinel = servers.sentinel(servers.master())
+    url = f"redis+sentinel://{sentinel.where}/m"
+    store = Store.connect(url, settings=RedisSettings(), name="search:test", publish=lambda _address: None)
+    others = set(threading.enumerate())
+
+    def listening() -> set[threading.Thread]:
+        return {each for each in set(threading.enumerate()) - others if each.name == "sentinel-watch"}
+
+    def subscribed() -> int:
+        return sum(each[0] == "SUBSCRIBE" for each in sentinel.commands)
+
+    for times in (1, 2):  # it may be used again
+        store.ping()
+        wait_until(lambda times=times: subscribed() == times, what="it to listen")
+        store.close()
+        wait_until(lambda: not listening(), what="its threads to end")
 
 
 class Listener:
