@@ -172,7 +172,8 @@ MUTANTS: dict[str, Mutation] = {
     "fire takes a plan of an older definition": lua(
         "lib/fire_decide.lua", "string.match(defs[n], '^0*(%d+)') ~= item.revision", "false"
     ),
-    "fire starts what is paused": lua("lib/fire_decide.lua", "if pauses[n] then", "if false then"),
+    "fire starts what is paused": lua("lib/fire_decide.lua", "if pauses[n] and", "if false and"),
+    "a pause forgets what was due before it": lua("lib/control.lua", "due_of(former) or is_behind and now", "nil"),
     "fire advances the watermark and enqueues nothing": lua(
         "lib/fire_decide.lua", "if not group.known[id] then", "if false then"
     ),
@@ -246,6 +247,7 @@ FOCUS: dict[str, str] = {
     "fire compares the epoch alone, of any term": "pause slow stall",
     "fire takes a plan of an older definition": "redefine slow stall",
     "fire starts what is paused": "pause_schedule redefine slow stall",
+    "a pause forgets what was due before it": "pause_schedule outage",
     "promotion does not compare the term": "series crash_scheduler repeated slow lost_reply",
     "release does not compare the term": "stop resign repeated lost_reply",
     "renewal extends anybody's term": "pause partition",

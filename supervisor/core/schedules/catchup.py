@@ -110,7 +110,15 @@ def fire_of(definition: ScheduleDef, trigger: Trigger, nominal_ms: int) -> int:
     return fire_at_ms(definition, nominal_ms, next_ms)
 
 
-def owed(definition: ScheduleDef, trigger: Trigger, *, mark_ms: int, now_ms: int, on_time_grace_ms: int) -> Owed | None:
+def owed(
+    definition: ScheduleDef,
+    trigger: Trigger,
+    *,
+    mark_ms: int,
+    now_ms: int,
+    on_time_grace_ms: int,
+    until_ms: int | None = None,
+) -> Owed | None:
     """Return the runs owed for the nominal times after ``mark_ms`` whose fire is due; None when none is.
 
     Args:
@@ -119,14 +127,16 @@ def owed(definition: ScheduleDef, trigger: Trigger, *, mark_ms: int, now_ms: int
         mark_ms: its watermark: the newest nominal time that was decided.
         now_ms: wall clock.
         on_time_grace_ms: how late a run of ``missed: skip`` may be and still count as on time.
+        until_ms: what is due later is left, though it is due by now; None: nothing is.
 
     Raises:
         OverExcludedError: the exclusions leave nothing within reach.
     """
-    newest = _newest_due(definition, trigger, mark_ms, now_ms)
+    until_ms = now_ms if until_ms is None else until_ms
+    newest = _newest_due(definition, trigger, mark_ms, until_ms)
     if newest is None:
         return None
-    case = _Case(definition, trigger, mark_ms, newest, now_ms, on_time_grace_ms)
+    case = _Case(definition, trigger, mark_ms, newest, now_ms, on_time_grace_ms, until_ms)
     try:
         nominals, missed = case.decide()
     except SearchLimitError:
@@ -172,6 +182,7 @@ class _Case(NamedTuple):
     newest_ms: int
     now_ms: int
     grace_ms: int
+    until_ms: int
 
     @limit_search
     def decide(self) -> tuple[tuple[int, ...], dict[str, int]]:
@@ -221,7 +232,7 @@ class _Case(NamedTuple):
 
     def _due_by(self, at_ms: int) -> int:
         """Return the newest nominal time whose fire was due at ``at_ms``, else the watermark."""
-        found = _newest_due(self.definition, self.trigger, self.mark_ms, min(at_ms, self.now_ms))
+        found = _newest_due(self.definition, self.trigger, self.mark_ms, min(at_ms, self.until_ms))
         return self.mark_ms if found is None else found
 
     def _count(self, after_ms: int, until_ms: int, cap: int, *, otherwise: int) -> int:

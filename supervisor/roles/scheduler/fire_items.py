@@ -12,7 +12,7 @@ Guarantees
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container
 from typing import NamedTuple
 
 import msgspec
@@ -41,6 +41,7 @@ class DueSchedule(NamedTuple):
     fire_ms: int
     following: Planned | None  # the due time after it
     previous_ms: int | None = None  # the due time before it, where that is known
+    owed_ms: int | None = None  # its pause is over, and only what was due until then is decided now
 
 
 class _Decision(NamedTuple):
@@ -106,23 +107,22 @@ def items(
         bytes_max: no more are made once their runs have so many; the others are found again behind them.
     """
     now_ms, known = moment.now_ms, ready.known
-    if now_ms < ready.fire_ms:
+    until_ms = now_ms if ready.owed_ms is None else min(now_ms, ready.owed_ms)
+    if until_ms < ready.fire_ms:
         return []
     following = ready.following
     window = known.definition.catchup_window_ms
-    is_alone = following is None or now_ms < following.fire_ms
-    if is_alone and (window is None or now_ms - ready.fire_ms <= window):
-        return [_alone(ready, moment)]
-    found = owed(
-        known.definition, known.trigger, mark_ms=ready.mark_ms, now_ms=now_ms, on_time_grace_ms=moment.grace_ms
-    )
+    is_alone = following is None or until_ms < following.fire_ms
+    found = None
+    if not is_alone or (window is not None and now_ms - ready.fire_ms > window):
+        found = owed(
+            known.definition, known.trigger, mark_ms=ready.mark_ms, now_ms=now_ms, on_time_grace_ms=moment.grace_ms,
+            until_ms=until_ms,
+        )  # fmt: skip
     if found is None:
-        return [_alone(ready, moment)]
+        decision = _Decision(ready.mark_ms, ready.nominal_ms, ready.nominal_ms, _next(ready, moment))
+        return [_asked(ready, moment, decision)]
     return _chain(ready, moment, found, limit, show_life, bytes_max=bytes_max)
-
-
-def _alone(ready: DueSchedule, moment: DecisionTime) -> FireItem:
-    return _asked(ready, moment, _Decision(ready.mark_ms, ready.nominal_ms, ready.nominal_ms, _next(ready, moment)))
 
 
 def advanced(ready: DueSchedule, mark_ms: int) -> DueSchedule | None:
@@ -179,15 +179,15 @@ def _next(ready: DueSchedule, moment: DecisionTime) -> int | None:
 def _chain(
     ready: DueSchedule, moment: DecisionTime, found: Owed, limit: int, show_life: Callable[[], None], *, bytes_max: int
 ) -> list[FireItem]:
-    missed, why = sum(found.missed.values()), _why(found.missed)
+    missed, why = sum(found.missed.values()), "".join(sorted(reason[0] for reason in found.missed))
     if missed and ready.nominal_ms <= moment.doubtful_until_ms:
         why = "".join(sorted({*why, LOST}))  # those that are left out may have run: for a backfill
     next_ms = found.next_fire_ms
     if next_ms is None:
         next_ms = _next(ready._replace(following=None), moment)
     if not found.nominals:
-        mark = found.new_mark_ms
-        item = _item(ready, moment, _Decision(ready.mark_ms, mark, mark, next_ms), is_missed=True)
+        decision = _Decision(ready.mark_ms, found.new_mark_ms, found.new_mark_ms, next_ms)
+        item = _item(ready, moment, decision, is_missed=True)
         return [item._replace(missed=missed, why=why)]
     chain: list[FireItem] = []
     mark_ms = ready.mark_ms
@@ -222,6 +222,7 @@ def _asked(ready: DueSchedule, moment: DecisionTime, decision: _Decision) -> Fir
 def _item(ready: DueSchedule, moment: DecisionTime, decision: _Decision, *, is_missed: bool = False) -> FireItem:
     known, schedule = ready.known, ready.schedule
     mark_ms, nominal_ms, new_mark_ms, next_ms = decision
+    next_ms = next_ms if ready.owed_ms is None else ready.owed_ms  # to look again at once
     is_doubtful = nominal_ms <= moment.doubtful_until_ms
     run, what = NOTHING, What.MISSED
     if not is_missed:
@@ -258,10 +259,6 @@ def _extra(
     return item._replace(missed=1) if is_lost else item
 
 
-def _why(missed: Mapping[str, int]) -> str:
-    return "".join(sorted(reason[0] for reason in missed))
-
-
 BY = "tenure"
 REASON_MAX = 500
 UNUSABLE_MS = 60_000
@@ -284,15 +281,15 @@ def evaluate(seen: Seen, known: CompiledSchedule, moment: DecisionTime) -> Evalu
         TenureError: its exclusions leave nothing, or its arguments cannot be filled in.
     """
     definition, counters = known.definition, seen.counters
+    is_spent = definition.max_runs is not None and counters.fired >= definition.max_runs
     if seen.pause:
-        return _paused(seen, known, moment)
+        return _paused(seen, known, moment, is_spent=is_spent)
     if 0 < definition.pause_after_failures <= counters.failed:
-        pause = {"reason": f"{counters.failed} runs failed in a row", "by": BY, "at_ms": moment.now_ms}
-        text = msgspec.json.encode(pause).decode()
+        pause = {"reason": f"{counters.failed} runs failed in a row", "by": BY}
+        text = msgspec.json.encode(pause | dict.fromkeys(("at_ms", "due_ms"), moment.now_ms)).decode()
         return Evaluation(PlanItem(seen, None, wait=known.wait, set_pause=text))
     begin = tuple(starts(seen, known, counters, moment))
     ready = prepare(seen.schedule, known, seen.mark_ms, after_ms=counters.after_ms, live=seen.live)
-    is_spent = definition.max_runs is not None and counters.fired >= definition.max_runs
     is_waiting = definition.after is not None or ("c" in known.wait and seen.live > 0)
     if is_spent or (ready is None and not is_waiting):
         return Evaluation(_completed(seen, known, counters, moment), None, begin)
@@ -316,14 +313,21 @@ def unusable(seen: Seen, moment: DecisionTime, reason: str) -> PlanItem:
     return PlanItem(seen, moment.now_ms + UNUSABLE_MS, invalid=reason[:REASON_MAX] or "it cannot be used")
 
 
-def _paused(seen: Seen, known: CompiledSchedule, moment: DecisionTime) -> Evaluation:
-    until_ms = unpack_json(seen.pause).get("until_ms")
+def _paused(seen: Seen, known: CompiledSchedule, moment: DecisionTime, *, is_spent: bool) -> Evaluation:
+    pause = unpack_json(seen.pause)
+    until_ms, due_ms = pause.get("until_ms"), pause.get("due_ms")
     if not isinstance(until_ms, int):
         return Evaluation(_unless_there(seen, PlanItem(seen, None, wait=known.wait)))
     if until_ms > moment.now_ms:
         return Evaluation(_unless_there(seen, PlanItem(seen, until_ms, wait=known.wait)))
-    # The time of the pause never counts as missed, unless that is wanted. What came due since it ended does.
+    # The time of the pause never counts as missed, unless that is wanted. What was due before and after it does.
     is_owed = known.definition.on_resume == "catchup"
+    if isinstance(due_ms, int) and not (is_owed or is_spent):
+        owed_ms = min(due_ms, until_ms)
+        ready = prepare(seen.schedule, known, seen.mark_ms, after_ms=seen.counters.after_ms, live=seen.live)
+        if ready is not None and ready.fire_ms <= owed_ms:
+            plan = PlanItem(seen, ready.fire_ms, wait=known.wait)
+            return Evaluation(_unless_there(seen, plan), ready._replace(owed_ms=owed_ms))
     mark_ms = None if is_owed else mark_at(known.definition, known.trigger, seen.mark_ms, until_ms)
     plan = PlanItem(seen, until_ms, new_mark_ms=mark_ms, wait=known.wait, set_pause="-")
     return Evaluation(plan, is_to_repeat=True)

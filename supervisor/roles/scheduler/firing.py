@@ -249,6 +249,9 @@ class FireDispatcher:
             elif code is FireCode.STALE:
                 self._prefetcher.again(name)
         for name, mark_ms in marks.items():
+            if batch.sent[name].owed_ms is not None:
+                self._prefetcher.again(name)  # its pause is yet to be ended
+                continue
             self._prefetcher.marks.remember(name, mark_ms)
             self._follow(batch.sent[name], mark_ms, batch.moment)
         return list(skewed.values())

@@ -81,8 +81,13 @@ local function pause_of(reason, by, until_ms, now)
     .. (until_ms == '' and '' or ',"until_ms":' .. until_ms) .. '}'
 end
 
+-- A schedule that is to be looked at later has nothing undecided: else what was due until the pause began is owed when it is
+-- over. In the place of another pause, it began with that one.
 local function pause(id, reason, by, until_ms, now)
-  redis.call('HSET', keys.schedule_paused, id, pause_of(reason, by, until_ms, now))
+  local former = redis.call('HGET', keys.schedule_paused, id)
+  local is_behind = not former and tonumber(redis.call('ZSCORE', keys.schedule_next, id) or '0') <= now and mark_of(id) < now
+  local paused = with_due(pause_of(reason, by, until_ms, now), due_of(former) or is_behind and now)
+  redis.call('HSET', keys.schedule_paused, id, paused)
 end
 
 -- A suspension ends when its plugin works, so nobody's pause gives way to it.
@@ -108,15 +113,16 @@ local function put_beside(id, other)
 end
 
 -- The time that passed in a pause does not count as missed, unless the schedule asks for it. What waits for its jitter is due
--- later than that, and only the leader can tell when: to such a schedule it leaves a pause that has ended. Nothing waits
--- for longer than its jitter.
+-- later than that, what was due before the pause is owed, and only the leader can tell when: to such a schedule it leaves a
+-- pause that has ended. Nothing waits for longer than its jitter.
 local function end_pause(id, json, at)
   local is_skipped = not is_top_level(json, 'on_resume', 'catchup')
   local jitter = is_skipped and natural(string.match(json or '', '"jitter_ms":(%d+)'))
-  if is_skipped then
+  local due = is_skipped and due_of(redis.call('HGET', keys.schedule_paused, id))
+  if is_skipped and not due then
     redis.call('HSET', keys.schedule_mark, id, whole(math.max(mark_of(id), at - (jitter or 0))))
   end
-  if jitter then
+  if jitter or due then
     pause(id, '', '', whole(at), at)
     return
   end

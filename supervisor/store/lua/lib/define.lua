@@ -143,7 +143,7 @@ local function pause_by_definition(d, old_json, now)
   elseif paused and is_by_definition(paused) then
     local other = beside(paused)
     if (end_of(other) or 0) > now then
-      redis.call('HSET', keys.schedule_paused, id, other)
+      redis.call('HSET', keys.schedule_paused, id, with_due(other, due_of(paused)))
     else
       end_pause(id, d.json, now)
     end

@@ -251,10 +251,15 @@ local function initial(n, item, policy)
   return 'FIRED'
 end
 
+-- Whether it was due before a pause that is over, which the leader has yet to end.
+local function is_owed(item, paused)
+  return (end_of(paused) or math.huge) <= now and tonumber(item.new_mark) <= (due_of(paused) or 0)
+end
+
 local function decide(item)
   local n, policy = item.n, item.policy
   if not defs[n] or string.match(defs[n], '^0*(%d+)') ~= item.revision then return 'STALE' end
-  if pauses[n] then return 'PAUSED' end
+  if pauses[n] and not is_owed(item, pauses[n]) then return 'PAUSED' end
   if item.what == 'due' or item.what == 'missed' then
     return due(n, item, policy)
   elseif is_ahead and item.what ~= 'start' then

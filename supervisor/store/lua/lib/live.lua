@@ -18,6 +18,15 @@ local function end_of(paused)
   return natural(string.match(paused or '', '"until_ms":(%d+)'))
 end
 
+-- Until when what was due may be undecided, and is owed once the pause is over; nil: nothing is.
+local function due_of(paused)
+  return natural(string.match(paused or '', '"due_ms":(%d+)'))
+end
+
+local function with_due(paused, due)
+  return due and not due_of(paused) and string.sub(paused, 1, -2) .. ',"due_ms":' .. whole(due) .. '}' or paused
+end
+
 -- Whether a schedule is paused at `now`: a pause that has ended stays until the leader has looked.
 local function is_paused(id, now)
   local paused = redis.call('HGET', keys.schedule_paused, id)

@@ -34,7 +34,7 @@
 --          DUP        the watermark, or what waits, is not what the caller saw; nothing written. A watermark equal to the
 --                     new one: the caller's own earlier attempt, whose reply was lost
 --          STALE      the definition changed or is gone; nothing written
---          PAUSED     nothing written
+--          PAUSED     nothing written; not so for what was due before a pause that is over
 --          SKEWED     the due time is too far ahead of this server's time, or at_ms is, and the item depends on it;
 --                     nothing written
 --

@@ -6,7 +6,7 @@
 -- Includes  control
 --
 -- Returns  now_ms, then code and watermark for each
---          RESUMED    the pause is over; of a schedule with jitter once the leader has looked
+--          RESUMED    the pause is over; of a schedule with jitter, or that was behind before it, once the leader has looked
 --          RUNNING    it was not paused; nothing written. A repeated call answers so, after that look
 --          UNKNOWN    there is none
 --          STALE      it has another revision; nothing written

@@ -140,3 +140,51 @@ def test_a_definition_that_is_paused_no_more_drops_nothing_that_waits_for_its_ji
             plan.upsert(every(60, overlap="allow", jitter_ms=30_000, paused=is_paused))
         plan.until(100)
         assert plan.fired() == [60]
+
+
+def behind(plan: Planned, *, begins: float, ends: float, **fields: object) -> None:
+    """Let ``s``, due every ten seconds, be without a leader from 15 on, pause it at ``begins``, and resume it."""
+    plan.upsert(every(10, overlap="allow", **fields))
+    plan.until(15)
+    plan.leader.kill_scheduler()
+    plan.until(begins)
+    paused_until(plan, 10_000)
+    plan.until(ends)
+
+
+@pytest.mark.parametrize("leads_first", [False, True])
+@pytest.mark.parametrize(
+    ("policy", "decided"),
+    [
+        ({"missed": "all"}, ([20, 30, 40], 0)),
+        ({"missed": "latest"}, ([40], 2)),
+        ({"missed": "earliest"}, ([20], 2)),
+        ({"missed": "skip"}, ([], 3)),
+        ({"missed": "all", "catchup_window_ms": 35_000}, ([40], 2)),
+        ({"missed": "all", "catchup_window_ms": 20_000}, ([], 3)),
+        ({"missed": "all", "max_catchup": 2}, ([30, 40], 1)),
+        ({"missed": "all", "max_runs": 3}, ([20, 30], 0)),
+        ({"missed": "all", "on_resume": "catchup"}, ([20, 30, 40, 50, 60, 70], 0)),
+    ],
+)
+def test_what_was_due_before_a_pause_is_decided_after_it(
+    policy: dict[str, object], decided: tuple[list[int], int], *, leads_first: bool
+) -> None:
+    """Nobody led until the pause or longer. By the policies of its schedule; the time of the pause is forgotten."""
+    with planned() as plan:
+        behind(plan, begins=45, ends=60, **policy)
+        if leads_first:
+            plan.leader.start_scheduler()
+            plan.until(72)
+            assert plan.fired() == [10]
+            resumed(plan)
+        else:
+            plan.until(72)
+            resumed(plan)
+            plan.leader.start_scheduler()
+        plan.until(79)
+        assert (plan.fired()[1:], plan.state().counters.missed) == decided
+        plan.until(95)
+        spent = plan.state().counters.fired == policy.get("max_runs")
+        assert plan.fired()[len(decided[0]) + 1 :] == ([] if spent else [80, 90])
+        assert not plan.server.store.fields(plan.keys.schedule_paused)

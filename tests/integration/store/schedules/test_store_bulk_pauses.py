@@ -105,11 +105,13 @@ def test_a_pause_without_an_end_replaces_the_definitions(desk: Desk) -> None:
 
 def test_a_suspension_gives_way_to_every_other_pause(desk: Desk) -> None:
     """It ends as soon as its plugin works, and so would the pause that it had outlasted."""
+    desk.world.raw.zadd(desk.world.keys.schedule_next, {"a": 9e12})  # the leader looked: nothing is owed
     desk.suspend()
     assert desk.pause(by="kim", for_ms=HOUR_MS // 2, is_selected=True) == [PAUSED]
     assert desk.stored().by == "kim"
 
     desk.world.run(desk.control.resume(["a"]))
+    desk.world.raw.zadd(desk.world.keys.schedule_next, {"a": 9e12})
     desk.suspend()
     desk.define(is_paused=True)
     assert desk.stored().by == "definition"
