@@ -94,8 +94,8 @@ class Prefetcher:
         for _, fields in changes:
             if fields.get("kind") in {"delete", "remove", "upsert", "declare"}:  # its revisions may come again
                 self._catalogue.forget(fields.get("schedule", ""))
-            if fields.get("kind") in {"delete", "remove", "pause"}:
-                self.marks.forget(fields.get("schedule", ""))
+            if (kind := fields.get("kind")) in {"delete", "remove", "pause"}:
+                self.marks.forget(fields.get("schedule", ""), is_paused=kind == "pause")
 
     def expect(self) -> None:
         """A configuration was brought in, or need not be: schedules that were kept back are read again."""

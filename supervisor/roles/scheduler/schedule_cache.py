@@ -69,10 +69,8 @@ class CompiledSchedule:
             TenureError: the definition cannot be used.
             ValueError: its runs could not be carried.
         """
-        trial = Envelope(
-            id=scheduled_run_id(definition.id, 0), template=definition.template, schedule=definition.id, nominal_ms=1
-        )
-        pack(trial)
+        run_id = scheduled_run_id(definition.id, 0)
+        pack(Envelope(id=run_id, template=definition.template, schedule=definition.id, nominal_ms=1))
         self.revision = revision
         self.trigger: Trigger = trigger_of(definition)
         self.checks = checks_of_definition(definition)
@@ -142,13 +140,10 @@ class CompiledSchedule:
     def _rendered(self, envelope: Envelope) -> Packed:
         template = envelope.template
         args = render(
-            template.args,
-            schedule=envelope.schedule or "",
-            nominal_ms=envelope.nominal_ms or 0,
-            timezone=self.definition.timezone,
-            run=envelope.id,
+            template.args, schedule=envelope.schedule or "", nominal_ms=envelope.nominal_ms or 0,
+            timezone=self.definition.timezone, run=envelope.id,
             around=Neighbours(envelope.previous_ms, envelope.next_ms),
-        )
+        )  # fmt: skip
         return pack(msgspec.structs.replace(envelope, template=msgspec.structs.replace(template, args=args)))
 
 
@@ -262,18 +257,20 @@ class Watermarks:
     def read(self, seen: Sequence[Seen], catalogue: Catalogue) -> int:
         """Keep the watermarks as they were read; return ``doubtful_until_ms`` with the doubt that they show.
 
-        A paused schedule owes nothing for that time. One that is to begin has decided nothing yet. One without a
+        A paused schedule owes what was due before. One that is to begin has decided nothing yet. One without a
         definition may be none, or all data may be lost, as readings have no fence: its plan, which has one, tells.
         """
         for each in seen:
             if each.revision is None:
                 continue
             self._epoch = self._begun
+            known_ms = self._marks.get(each.schedule, self._former.get(each.schedule))
             if each.pause:
-                self.forget(each.schedule)
+                if each.mark_ms < (known_ms or 0):
+                    self.remember(each.schedule, each.mark_ms)
+                self.forget(each.schedule, is_paused=True)
                 continue
             known = catalogue.get(each.schedule, each.revision)
-            known_ms = self._marks.get(each.schedule, self._former.get(each.schedule))
             if known is None or not known.definition.run_on_create or each.counters.initial:
                 self.remember(each.schedule, each.mark_ms)
             elif known_ms is not None and known_ms < each.mark_ms - REMEMBERED_MS:
@@ -282,10 +279,11 @@ class Watermarks:
                 self.doubt(each.mark_ms)  # it had begun
         return self.doubtful_until_ms
 
-    def forget(self, schedule: str) -> None:
-        """Drop the memory of ``schedule``: it was deleted, or paused, and owes nothing for that time."""
-        self._marks.pop(schedule, None)
-        self._former.pop(schedule, None)
+    def forget(self, schedule: str, *, is_paused: bool = False) -> None:
+        """Drop the memory of ``schedule``: it was deleted. Of a paused one is kept that it never goes back."""
+        mark_ms = self._marks.pop(schedule, self._former.pop(schedule, 0))
+        if is_paused and mark_ms and len(self._former) < MARKS_MAX:
+            self._former[schedule] = mark_ms
 
     def doubt(self, mark_ms: int = 0) -> None:
         """Note that Redis went back. The clock of this machine may be behind the one that decided up to ``mark_ms``."""

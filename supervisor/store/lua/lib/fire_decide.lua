@@ -50,7 +50,7 @@ end
 local function complete(n, policy)
   local numbers = state_numbers(state(n))
   numbers[11] = numbers[11] > 0 and numbers[11] or now
-  wanted[n] = policy.keep and whole(now + policy.keep) or ''
+  wanted[n] = pauses[n] and at or policy.keep and whole(now + policy.keep) or '' -- its pause is over, and yet to be ended
 end
 
 local function buffer(n, item)

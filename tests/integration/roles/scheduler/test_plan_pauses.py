@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from tests.integration.roles.scheduler.planned import EPOCH_MS, Planned, every, planned
+from supervisor.core.model import Outcome
+from supervisor.store.wire.envelope import unpack
+from tests.integration.roles.scheduler.planned import EPOCH_MS, FOR_HOURS, TEMPLATE, Planned, every, planned
 
 WAITS_S = 26.986  # the jitter of ``s``, which is on the grid of a minute
 
@@ -142,8 +145,8 @@ def test_a_definition_that_is_paused_no_more_drops_nothing_that_waits_for_its_ji
         assert plan.fired() == [60]
 
 
-def behind(plan: Planned, *, begins: float, ends: float, **fields: object) -> None:
-    """Let ``s``, due every ten seconds, be without a leader from 15 on, pause it at ``begins``, and resume it."""
+def behind(plan: Planned, *, begins: float = 45, ends: float = 46, **fields: object) -> None:
+    """Let ``s``, due every ten seconds, be without a leader from 15 on, and paused from ``begins`` on; wait for ``ends``."""
     plan.upsert(every(10, overlap="allow", **fields))
     plan.until(15)
     plan.leader.kill_scheduler()
@@ -188,3 +191,133 @@ def test_what_was_due_before_a_pause_is_decided_after_it(
         spent = plan.state().counters.fired == policy.get("max_runs")
         assert plan.fired()[len(decided[0]) + 1 :] == ([] if spent else [80, 90])
         assert not plan.server.store.fields(plan.keys.schedule_paused)
+
+
+@pytest.mark.parametrize("ends", [62, 95])
+def test_a_pause_that_is_made_longer_or_shorter_began_with_the_first(ends: int) -> None:
+    """What was due before that is owed, and what was due since then is not."""
+    with planned() as plan:
+        behind(plan, missed="all")
+        plan.leader.start_scheduler()
+        paused_until(plan, 75)
+        plan.until(55)
+        paused_until(plan, ends)
+        plan.until(ends - 0.2)
+        assert plan.fired() == [10]
+        plan.until(ends + 9)
+        assert plan.fired() == [10, 20, 30, 40, 70 if ends == 62 else 100]
+        assert plan.state().counters.missed == 0
+
+
+@pytest.mark.parametrize("is_defined_first", [False, True])
+@pytest.mark.parametrize("is_resumed", [False, True])
+def test_pauses_beside_each_other_keep_what_was_due_before_both(*, is_defined_first: bool, is_resumed: bool) -> None:
+    """The definition's ends first and the person's at 75, or one request ends both."""
+    with planned() as plan:
+        defined(plan, is_paused=False)
+        plan.until(15)
+        plan.leader.kill_scheduler()
+        plan.until(45)
+        for is_definition in (is_defined_first, not is_defined_first):
+            if is_definition:
+                defined(plan, is_paused=True)
+            else:
+                paused_until(plan, 75)
+        plan.leader.start_scheduler()
+        plan.until(62)
+        if is_resumed:
+            resumed(plan)
+        else:
+            defined(plan, is_paused=False)
+        plan.until(69)
+        assert plan.fired() == ([10, 20, 30, 40] if is_resumed else [10])
+        plan.until(82)
+        assert plan.fired() == [10, 20, 30, 40, *([70] if is_resumed else []), 80]
+        assert plan.state().counters.missed == 0
+
+
+def test_a_pause_after_failures_runs_nothing_again_that_failed() -> None:
+    """It was decided, and so nothing is owed."""
+    with planned() as plan:
+        plan.upsert(every(10, overlap="allow", missed="all", pause_after_failures=2))
+        for second in (11, 21):
+            plan.until(second)
+            plan.finish(outcome=Outcome.DEAD)
+        plan.until(45)
+        resumed(plan)
+        plan.until(51)
+        assert plan.fired() == [10, 20, 50]
+        assert (plan.state().counters.failed, plan.state().counters.missed) == (0, 0)
+
+
+@pytest.mark.parametrize("calls", range(10))
+@pytest.mark.parametrize(
+    ("fields", "fired", "missed"),
+    [({"max_catchup": 2}, [10, 30, 40, 70], 1), ({"max_runs": 3}, [10, 20, 30], 0)],
+)
+def test_a_leader_that_dies_while_it_decides_what_is_owed_is_followed_without_a_trace(
+    calls: int, fields: dict[str, object], fired: list[float], missed: int
+) -> None:
+    """Also by the last run that the schedule may have: no pause is left."""
+    with planned() as plan:
+        behind(plan, missed="all", **fields)
+        plan.leader.start_scheduler()
+        plan.until(62)
+        resumed(plan)
+        plan.replace_scheduler_after(calls)
+        plan.until(75)
+        assert plan.fired() == fired
+        assert plan.state().counters.missed == missed
+        assert not plan.server.store.fields(plan.keys.schedule_paused)
+
+
+def test_what_was_due_while_it_was_completed_is_not_made_up_for() -> None:
+    """It may have more runs again, and was paused before the leader had looked."""
+    with planned() as plan:
+        plan.upsert(every(10, overlap="allow", missed="all", max_runs=1))
+        plan.until(45)
+        plan.leader.kill_scheduler()
+        plan.upsert(every(10, overlap="allow", missed="all", max_runs=9))
+        paused_until(plan, 10_000)
+        plan.leader.start_scheduler()
+        plan.until(62)
+        resumed(plan)
+        plan.until(71)
+        assert plan.fired() == [10, 70]
+
+
+def test_what_is_owed_may_be_more_than_one_batch() -> None:
+    """Each is decided once, and nothing that was due in the pause."""
+    with planned() as plan:
+        plan.upsert(every(0.1, overlap="allow", missed="all", max_catchup=1000))
+        plan.until(15.05)
+        plan.leader.kill_scheduler()
+        plan.until(75.05)
+        paused_until(plan, 10_000)
+        plan.leader.start_scheduler()
+        plan.until(85.05)
+        resumed(plan)
+        plan.until(90.05)
+        due = [tenths / 10 for tenths in range(1, 901) if not 750 < tenths <= 850]
+        assert plan.fired() == due[-len(plan.fired()) :]
+        assert len(plan.fired()) > 780
+
+
+@pytest.mark.parametrize("is_at_most_once", [False, True])
+def test_what_redis_lost_before_a_pause_is_doubtful_after_it(*, is_at_most_once: bool) -> None:
+    """A fail-over that lost no renewal: the leader knows that it fired, and Redis does not."""
+    template = msgspec.structs.replace(TEMPLATE, at_most_once=is_at_most_once)
+    with planned(every(20, overlap="allow", template=template), **FOR_HOURS) as plan:
+        plan.until(19)
+        copy = plan.server.snapshot()
+        plan.until(21)
+        (run_id,) = plan.fetch()
+        plan.server.restore(copy)
+        paused_until(plan, 10_000)
+        plan.advance(2)
+        resumed(plan)
+        plan.advance(3)
+        assert plan.fired() == ([20] if is_at_most_once else [20, 20])
+        stored = plan.server.store.raw.hget(plan.keys.queue("default").data, run_id)
+        assert is_at_most_once if stored is None else unpack(stored).maybe_duplicate
+        assert len(plan.server.granted) == 1
