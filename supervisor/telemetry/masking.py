@@ -107,7 +107,8 @@ _SHAPES = (_ASSIGNED, _ENTRY, _HEADER, _BEARER, _FLAG, _LINE, _COOKIE, _OWN_HEAD
 def is_secret_name(name: str) -> bool:
     """Return whether a value under ``name`` is to be hidden.
 
-    By whole words, because ``access_token`` hides and ``tokens_deleted`` is a count; or by its end, as in text: ``PGPASSWORD``.
+    By whole words, because ``access_token`` hides and ``tokens_deleted`` is a count; or by its end, as in text
+    (``PGPASSWORD``).
     """
     words = [word.lower() for word in _WORDS.findall(name)]
     if not words:

@@ -15,7 +15,10 @@ _SETTING = re.compile(
 _ALIAS = re.compile(r"[ \t]*(?P<when>@[^ \t]*)(?:[ \t]+(?P<rest>.*))?")
 _FIVE = re.compile(r"[ \t]*(?P<when>[^ \t]+(?:[ \t]+[^ \t]+){4})(?:[ \t]+(?P<rest>.*))?")
 _DRAWING = re.compile(r"[^\w\"'(]*\Z|[|*]|[.+-]-")  # a ruler or the picture of the fields in /etc/crontab
-_SWITCHED_OFF = re.compile(r"[A-Za-z_]+=\S*")
+# A setting, an entry with a name or with fields, also such as another cron reads: its command may hold a password.
+_SWITCHED_OFF = re.compile(
+    r"(?:export[ \t]+)?[A-Za-z_]\w*[ \t]*=.*|@[a-z]+[ \t].*|(?:[0-9*][0-9*,/~-]*[ \t]+){2}.*", re.ASCII
+)
 
 
 class Setting(NamedTuple):

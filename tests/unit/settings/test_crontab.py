@@ -207,6 +207,17 @@ def test_comments_directly_above_an_entry_describe_it() -> None:
     assert descriptions == {"a": "Nightly report", "b": "", "c": "", "d": "", "e": "Kept", "f": ""}
 
 
+@pytest.mark.parametrize(
+    "comment",
+    ["S3_KEY=hunter2", "export PW=hunter2", "PW = hunter2 x", "@reboot root agent -phunter2", "0~5 3 * * * x -phunter2",
+     "*/5 * * * * x -phunter2"],
+)  # fmt: skip
+def test_what_was_switched_off_above_an_entry_does_not_describe_it(comment: str) -> None:
+    """Everybody who may read schedules sees descriptions, and it may hold a password."""
+    (entry,) = read(f"# Nightly\n#{comment}\n0 1 * * * a\n").entries
+    assert entry.description == ""
+
+
 def test_the_system_crontab_of_debian_is_read() -> None:
     """Its picture of the fields describes nothing."""
     found = read_crontabs([Source("/etc/crontab", "crontab", (CRONTABS / "system").read_text(), has_user=True)], HOST)
