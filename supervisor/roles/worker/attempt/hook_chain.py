@@ -11,8 +11,8 @@ Guarantees
     Effects and failures of ``unreserve`` and ``after`` change nothing about the attempt.
 
 Does not guarantee
-    That a reservation is undone whose run ends without another attempt, by too many crashes: a reservation needs
-    an expiry of its own, and its ``unreserve`` must not mind to be called twice.
+    That a reservation is undone whose process dies and whose run gets no other attempt, by too many crashes, a cancel
+    or ``at_most_once``: it needs an expiry of its own, and its ``unreserve`` must not mind to be called twice.
     That ``after`` is called for a process that dies, or for a run that is put off: that has not ended.
 """
 
