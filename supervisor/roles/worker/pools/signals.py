@@ -9,7 +9,8 @@ Guarantees
     worker's. The handler decides by looking whose frame it interrupted; there is no flag to reset in time.
     A signal that found no such frame is not lost: it is delivered again until it can be, or until its occasion is over.
     The same holds where Python drops the exception, since it was raised in a finalizer or a callback of the collector,
-    and hands it to ``sys.unraisablehook``.
+    and hands it to ``sys.unraisablehook``. Where an event loop of the job would lose it, the signal comes again at most
+    ``PUT_OFF_MAX`` times, a second; then it interrupts what it finds.
     ``Relief`` is called inside the handler, and never interrupted by it.
 
 Does not guarantee
@@ -36,6 +37,7 @@ from supervisor.core.supervision.states import UnwantedReason
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.calls import drive, enter
 from supervisor.roles.worker.attempt.context import Interrupted, SoftTimeout
+from supervisor.roles.worker.pools.event_loops import would_lose
 from supervisor.roles.worker.process.fork_signals import HOOKS
 
 if TYPE_CHECKING:
@@ -47,6 +49,7 @@ EndRequest = tuple[int, int, UnwantedReason]
 
 NO_REQUEST: EndRequest = (0, 0, UnwantedReason.REPLACED)
 AGAIN_S = 0.01
+PUT_OFF_MAX = 100
 _signal = import_module("_signal")  # asked for each run: without the search for an enum that fits
 _handler_of, _set_mask, _timer = _signal.getsignal, _signal.pthread_sigmask, _signal.getitimer
 _AGAIN_NS = 10_000_000
@@ -96,6 +99,7 @@ class Interrupts:
         self._demands: set[Demand] = set()
         self._armed: frozenset[Demand] = _NOTHING
         self._delivered: dict[ref[BaseException], frozenset[Demand]] = {}  # by what was raised in this job or wait
+        self._puts_off = 0  # how often a signal found code of this job's event loop that would lose its exception
         self._hook: Callable[[Any], object] | None = None  # sys.unraisablehook, while it is ours
         self._run: Execution | None = None
         self._early: tuple[int, UnwantedReason] | None = None  # a request that came just before its job was called
@@ -169,6 +173,7 @@ class Interrupts:
         self._run = run
         self._soft_ns = soft_ns
         self._relief = relief
+        self._puts_off = 0
         self.install()
         if relief is None or not 0 < _timer(signal.ITIMER_REAL)[0] <= self._due_s():
             self._arm()
@@ -293,6 +298,10 @@ class Interrupts:
         if _is_ours(frame):
             self._come_again()
             return
+        if self._puts_off < PUT_OFF_MAX and would_lose(frame):
+            self._puts_off += 1
+            self._come_again()
+            return
         if self._run is not None and Demand.SOFT in self._armed:
             self._run.cancel()
         must_go = Demand.QUIT in due or Demand.STOP in due
@@ -326,4 +335,4 @@ _HANDLERS = frozenset(
         "_on_alarm", "_on_soft", "_on_stop", "_on_quit", "_deliver", "_relieve", "_arm", "_due_s", "_disarm",
         "_come_again",
     )
-) | {_is_ours.__code__}  # fmt: skip
+) | {_is_ours.__code__, would_lose.__code__}  # fmt: skip
