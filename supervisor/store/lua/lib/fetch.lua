@@ -26,6 +26,7 @@ local function judge(open, id, of, is_retry, is_older, is_rated)
   end
   if of.rate and is_rated then
     local early, due = is_early(of, queue, id, is_retry or t.woken[me])
+    if early and of.concurrency then give_slot_back(queue, of.concurrency, due) end
     if early or early == nil then return early and 'early' or nil, due end
   end
   if of.concurrency and of.max then
@@ -67,7 +68,7 @@ local function decide(open, ids, skip, most, is_suspect)
       if not verdict then
         return nil
       elseif verdict == 'full' then
-        local kept = (is_older or of.rate and read('ZSCORE', keys.rate(queue, t.letter, of.rate), id)) and plan.older or plan.waiting
+        local kept = is_older and plan.older or plan.waiting
         kept[of.concurrency] = kept[of.concurrency] or {}
         table.insert(kept[of.concurrency], id)
         local line = of.rate and line_of(queue, of.rate)
@@ -87,7 +88,7 @@ local function decide(open, ids, skip, most, is_suspect)
         plan.early[#plan.early + 1] = whole(due)
         plan.early[#plan.early + 1] = id
         plan.spared[#plan.spared + 1] = of.concurrency
-        if of.is_replacing and of.max == 1 and not att[n] then
+        if not att[n] and (of.is_replacing and of.max == 1 or not of.is_replacing and t.woken[queue .. ' ' .. id]) then
           plan.known[#plan.known + 1] = id -- when it comes back it is no newer than now
           plan.known[#plan.known + 1] = WAITED
         end

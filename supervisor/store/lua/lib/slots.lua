@@ -48,7 +48,8 @@ end
 -- and then none for ten times as long, for each other queue in the line, so that all together cost a tenth of a slot.
 local BAND, KEPT_MS, MISSED_MAX, REST, REST_MS_MAX = 10000000000000, 1000, 5, 10, 3600000
 local function missed_in(score)
-  return (16 * score) % 16
+  local missed = (16 * score) % 16
+  return missed == missed and math.min(math.floor(missed), MISSED_MAX) or 0 -- none of ours is infinite
 end
 
 local function put_in_line(line, queue, at, missed)
@@ -73,6 +74,17 @@ local function join_slot_line(queue, key)
   end
 end
 
+-- A run may not begin before `due`, by its rate: a slot that is kept for its queue for less goes to others, and the queue to the
+-- end of the line. That is no slot that busy workers let pass.
+local function give_slot_back(queue, key, due)
+  local line = keys.limit_line(key)
+  local score = (t.kept[queue .. ' ' .. key] or -1) >= 0 and redis.call('ZSCORE', line, queue)
+  if score and due > score + BAND then
+    put_in_line(line, queue, t.now, missed_in(score))
+    t.ahead[queue .. ' ' .. key] = nil
+  end
+end
+
 local function leave_slot_line(queue, key)
   if t.ahead[queue .. ' ' .. key] then
     read('ZREM', keys.limit_line(key), queue)
@@ -80,16 +92,23 @@ local function leave_slot_line(queue, key)
   end
 end
 
+-- For how long a slot is kept for a queue, and then none. The line also has queues that left without a look: their rest is over.
+local function times_of(line, missed)
+  local others = redis.call('ZCOUNT', line, '-inf', '(' .. whole(BAND)) + redis.call('ZCOUNT', line, whole(BAND + t.now), '+inf')
+  local longest_ms = math.floor(REST_MS_MAX / REST / math.max(others - 1, 1))
+  local kept_ms = math.min(KEPT_MS * 2 ^ missed, longest_ms)
+  return kept_ms, REST * kept_ms * math.max(others - 1, 1)
+end
+
 -- For whom a slot was kept in vain, rests.
-local function end_kept(line, count)
+local function end_kept(line)
   local kept = read('ZRANGEBYSCORE', line, '-inf', '(0', 'WITHSCORES', 'LIMIT', 0, LOOK_MAX) or {}
   for n = 1, #kept, 2 do
     local missed, left_ms = missed_in(kept[n + 1]), kept[n + 1] + BAND - t.now
-    local kept_ms = KEPT_MS * 2 ^ missed
-    if left_ms > kept_ms + 1 then -- the clock was set back
+    if left_ms > KEPT_MS * 2 ^ missed + 1 then -- the clock was set back
       redis.call('ZREM', line, kept[n])
     elseif left_ms <= 1 then
-      local rest_ms = math.min(REST * kept_ms * math.max(count - 1, 1), REST_MS_MAX)
+      local _, rest_ms = times_of(line, missed)
       put_in_line(line, kept[n], BAND + t.now + rest_ms, math.min(missed + 1, MISSED_MAX))
     end
   end
@@ -101,7 +120,7 @@ local function is_its_turn(queue, key, held, max)
   local line, place = keys.limit_line(key), queue .. ' ' .. key
   if t.ahead[place] == nil then
     local count = read('ZCARD', line) or 0
-    if count > 0 then end_kept(line, count) end
+    if count > 0 then end_kept(line) end
     local score = count > 0 and read('ZSCORE', line, queue)
     t.kept[place] = score and tonumber(score) < 0 and held or -1
     local ahead = count > 0 and read('ZCOUNT', line, '-inf', '(' .. whole(BAND)) or 0
@@ -113,7 +132,7 @@ local function is_its_turn(queue, key, held, max)
     local score = tonumber(redis.call('ZSCORE', line, other))
     if score >= 0 and score < BAND then
       local missed = missed_in(score)
-      put_in_line(line, other, t.now + KEPT_MS * 2 ^ missed - BAND, missed)
+      put_in_line(line, other, t.now + times_of(line, missed) - BAND, missed)
       redis.pcall('SADD', keys.woken(other), key)
       ring(other, 'a', 1)
       ring(other, 's', 1)

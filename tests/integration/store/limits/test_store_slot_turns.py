@@ -178,6 +178,57 @@ def test_of_runs_with_a_slot_and_a_rate_none_is_overtaken_without_bound(pools: P
     assert max(overtaken) < 25
 
 
+def test_a_rate_that_keeps_a_queue_from_its_slot_counts_as_no_slot_that_it_let_pass(pools: Pools) -> None:
+    """Its worker is idle, and was kept from slots for longer each time: it had a sixth of what its rate allows."""
+    pools.places["bulk"] = 2
+    pools.enqueue(*(limited(f"b{n:03}", 2, queue="bulk") for n in range(300)))
+    rated = {"rate": "own", "rate_count": 1, "rate_per_ms": 2000}
+    pools.enqueue(*(limited(f"f{n:03}", 2, queue="fast", **rated) for n in range(60)))
+    ends: dict[str, int] = {}
+    for _ in range(600):
+        pools.now_ms += 100
+        for name in ("bulk", "fast"):
+            ended = [run for run in pools.held[name] if ends[run.envelope.id] <= pools.now_ms]
+            pools.held[name].sort(key=lambda run: ends[run.envelope.id])
+            ends |= dict.fromkeys(pools.turn(name, ended=len(ended)), pools.now_ms + 500)
+
+    assert sum(name.startswith("f") for name in pools.begun) > 22
+
+
+def test_queues_in_which_nothing_waits_any_more_make_no_other_rest_for_longer(pools: Pools) -> None:
+    """Ten whose runs were cancelled two hours before kept one that was busy for a second waiting for 13 minutes."""
+    let_a_busy_queue_wait(pools)
+    pools.enqueue(*(limited(f"more{n}", queue="bulk") for n in range(200)))
+    line = f"{pools.server.keys.prefix}limit:w:tests.noop:k"
+    over_ms = 10_000_000_000_000 + pools.now_ms - 7_200_000
+    pools.server.store.raw.zadd(line, {f"gone{n}": over_ms for n in range(10)})
+    assert pools.turn("bulk", ended=1) == []
+    pools.now_ms += 1001
+    assert pools.turn("bulk") == ["bulk1"]
+    pools.busy.clear()
+
+    for _ in range(130):
+        pools.now_ms += 100
+        pools.turn("bulk", ended=len(pools.held["bulk"]))
+        pools.turn("fast")
+    assert "fast0" in pools.begun
+
+
+@pytest.mark.parametrize("name", ["fast", "bulk", "nobody"])
+@pytest.mark.parametrize("score", ["-inf", "inf", "1e308", "-1e308", "1767225600000.9375", "11767225600000.9375"])
+def test_scores_that_no_version_writes_keep_nobody_from_a_slot(pools: Pools, name: str, score: str) -> None:
+    """Whoever may enqueue by Redis may write them; the turn of each queue with the key was refused."""
+    let_a_busy_queue_wait(pools)
+    pools.busy.clear()
+    pools.server.store.raw.zadd(f"{pools.server.keys.prefix}limit:w:tests.noop:k", {name: score})
+
+    for _ in range(80):
+        pools.now_ms += 1001
+        for queue in ("bulk", "fast"):
+            pools.turn(queue, ended=len(pools.held[queue]))
+    assert len(pools.begun) == 21
+
+
 def test_a_slot_is_kept_for_no_longer_when_the_clock_is_set_back(pools: Pools) -> None:
     """Until the clock had caught up nobody had the slot, where the worker for which it was kept had no place."""
     let_a_busy_queue_wait(pools)

@@ -160,3 +160,13 @@ def test_an_idle_worker_takes_a_suspect_for_a_free_slot_though_others_wait_for_i
     ended = Ack(run_id="new0", queue="default", attempt=1, outcome=Outcome.OK)
     (run,) = world.turn(S, want=1, want_suspect=True, acks=[ended]).runs
     assert run.envelope.id == "suspect"
+
+
+@pytest.mark.parametrize("score", ["-inf", "inf"])
+def test_infinite_scores_in_the_line_of_a_key_refuse_no_turn(world: StoreCalls, score: str) -> None:
+    """Whoever may enqueue by Redis may write them: no queue of that key had an answer any more."""
+    key = Key(world)
+    world.enqueue(*(limited(name) for name in "abc"))
+    world.raw.zadd(f"{world.keys.prefix}limit:w:tests.noop:k", {"nobody": score, "default": score})
+
+    assert [key.turn(), key.turn(ended=1), key.turn(ended=1)] == [["a"], ["b"], ["c"]]
