@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import select
 import socket
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from contextlib import suppress
@@ -32,6 +33,9 @@ PATIENCE_NS = 250_000_000
 
 STAGGER_NS = 250_000_000
 """How long an address has before the next one is tried beside it; less where there are many, or little time."""
+
+LOCK_S = 0.1
+"""How long to wait for whoever begins a look-up: a fork in that moment leaves the lock held for ever."""
 
 _GONE = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
 
@@ -74,6 +78,7 @@ class Dialler:
         self._clock = clock or SystemClock()
         self._looking: dict[tuple[str, int], _LookUp] = {}
         self._served: dict[tuple[str, int], Address] = {}
+        self._lock = threading.Lock()
 
     def until_ns(self, bound_s: float | None) -> int:
         """Return the deadline that is ``bound_s`` seconds away; None: as far as can be."""
@@ -106,9 +111,7 @@ class Dialler:
         if _is_address(place[0]):
             return _addresses(*place)
         served = self._served.get(place)
-        look_up = self._looking.get(place)
-        if look_up is None or not look_up.is_alive:
-            look_up = self._looking[place] = _LookUp(*place, self._clock)
+        look_up = self._look_up(place)
         left_ns = until_ns - self._clock.elapsed_ns()
         wait_until_ns = until_ns - left_ns // 10  # so that it is told what there was no answer from
         if served is not None:
@@ -125,6 +128,18 @@ class Dialler:
                 raise
             return [served]
         return sorted(found, key=lambda address: address != served)
+
+    def _look_up(self, place: tuple[str, int]) -> _LookUp:
+        """Return the look-up that is under way, or begin one; callers of one loop dial on threads of their own."""
+        is_held = self._lock.acquire(timeout=LOCK_S)
+        try:
+            found = self._looking.get(place)
+            if found is None or not found.is_alive:
+                found = self._looking[place] = _LookUp(*place, self._clock)
+            return found
+        finally:
+            if is_held:
+                self._lock.release()
 
     def _race(
         self, addresses: Sequence[Address], until_ns: int, prepare: Callable[[socket.socket], None]
