@@ -122,7 +122,7 @@ def test_a_pool_with_no_place_beside_the_slots_has_them_in_turn_too(pools: Pools
     assert pools.turn("fast") == ["fast0"]
 
 
-@pytest.mark.parametrize("own_ms", [1100, 3000, 20_000])
+@pytest.mark.parametrize("own_ms", [1100, 3000, 6000])
 def test_a_queue_whose_workers_are_busy_costs_a_tenth_of_the_slot_and_has_it_in_the_end(
     pools: Pools, own_ms: int
 ) -> None:
