@@ -32,14 +32,14 @@ def repeats(world: World, flagged: list[bool], sent_ns: list[int]) -> list[str]:
             continue
         between = [told for told in losses if server.moments_ns[before] <= told.at_ns <= at_ns]
         who, firer = _holder(world, decision.epoch), _holder(world, server.decisions[before].epoch)
-        is_unheard = who == firer and not _was_told(world, who, decision, 0, sent_ns[index])  # the first answer
+        is_unheard = who == firer and not _was_told(world, who, decision, server.moments_ns[before], sent_ns[index])
         what = f"{decision.schedule}@{decision.nominal_ms} was fired again by {who}"
         if not between:
             found.append(f"{what}, and Redis lost nothing in between")
         elif is_unheard:
             is_older = decision.epoch <= server.decisions[before].epoch  # its term asked before it knew of the loss
             if not (flagged[index] or is_older or _begun(world, who, server.moments_ns[before], at_ns)):
-                found.append(f"{what}, which never had the answer to the first, without the flag")
+                found.append(f"{what}, which never had the answer to the one before, without the flag")
         elif all(told.event == "emptied" for told in between) and _knew(world, who, server.moments_ns[before], between):
             found.append(f"{what}, which had an answer of Redis after it was fired first")
         elif all(told.event == "emptied" for told in between) and not (
