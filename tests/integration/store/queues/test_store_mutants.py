@@ -16,6 +16,7 @@ from supervisor.store.keys import KIND_LETTER
 from supervisor.store.wire import envelope
 from supervisor.store.wire.envelope import ArgumentsTemplate
 from tests.integration.store.limits import test_store_limits as limits
+from tests.integration.store.limits import test_store_slot_turns as slot_turns
 from tests.integration.store.limits import test_store_slots as slots
 from tests.integration.store.queues import test_store_cancel_script as cancelling
 from tests.integration.store.queues import test_store_release_script as releases
@@ -131,7 +132,11 @@ BREAKS = {
             "if held + (t.ahead[place] or 0) < max then return true end",
             "if true then return true end",
         ),
-        lambda _world: slots.test_of_any_queues_with_any_workers_each_has_its_turn(0),
+        lambda _world: slot_turns.test_of_any_queues_with_any_workers_each_has_its_turn(0),
+    ),
+    "a busy queue has a slot kept without a rest": Break(
+        lua("lib/slots.lua", "return kept_ms, REST * kept_ms", "return kept_ms, 0 * kept_ms"),
+        lambda _world: slot_turns.check_a_busy_queue(1100),
     ),
     "a rate lets everything start": Break(
         lua("lib/waiting.lua", "if tat + (ahead + 1) * step - per_us <= t.now_us then", "if true then"),
