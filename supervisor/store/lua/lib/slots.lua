@@ -52,17 +52,17 @@ local function missed_in(score)
   return missed == missed and math.min(missed % 8, MISSED_MAX) or 0 -- none of ours is infinite
 end
 
+local function put_in_line(line, queue, at, missed)
+  redis.call('ZADD', line, string.format('%.4f', at + missed / 16), queue)
+end
+
 -- A run was brought for the slot that is kept for its queue, and comes too early for its rate: its workers are not busy, so that it
 -- lets none pass. The upper half of a millisecond says so.
 local function note_early(queue, key)
   local score = (t.kept[queue .. ' ' .. key] or -1) >= 0 and redis.call('ZSCORE', keys.limit_line(key), queue)
   if score and score % 1 < 0.5 then
-    redis.call('ZINCRBY', keys.limit_line(key), '0.5', queue)
+    put_in_line(keys.limit_line(key), queue, score + 0.5, 0)
   end
-end
-
-local function put_in_line(line, queue, at, missed)
-  redis.call('ZADD', line, string.format('%.4f', at + missed / 16), queue)
 end
 
 local function join_slot_line(queue, key)
