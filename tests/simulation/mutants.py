@@ -183,7 +183,7 @@ MUTANTS: dict[str, Mutation] = {
     ),
     "campaign grants to anyone": lua("lease_campaign.lua", "if not reason then", "if false then"),
     "campaign deposes a holder for a newcomer": lua(
-        "lease_campaign.lua", "mode == 'cold' and is_watched and (natural(r[5]) or 0) <= now", "mode == 'cold'"
+        "lease_campaign.lua", "mode == 'cold' and is_watched and (natural(r[5]) or math.huge) <= now", "mode == 'cold'"
     ),
     "epochs come from the clock alone": lua(
         "lease_campaign.lua", re.compile(r"local granted = .*"), "local granted = whole(now % 7 + 1)"

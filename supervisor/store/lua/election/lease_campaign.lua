@@ -33,7 +33,7 @@
 -- when the server's time is past the record's end, and the caller, which just started, saw it unchanged for as long as
 -- a renewal takes (cold: a step of the server's clock alone ends no term); or when the record is the caller's own, and
 -- of an older term than it knows (the data went back) or not to be read. Never to register. A field that is no number
--- counts as 0, but for seq (UNREADABLE).
+-- counts as 0, but for seq (UNREADABLE) and until, by which no term is over.
 local MODES = { cold = true, expired = true, free = true, presence = true, register = true }
 local UNREADABLE = 1e15 -- a seq that is no number, or gone: not 0, which a watcher may have seen before the latest renewals
 local FORGET_MS = 86400000 -- a candidate that was not seen for a day left without a word
@@ -71,7 +71,7 @@ elseif mode == 'expired' and is_watched then
   reason = 'expired'
 elseif mode == 'presence' and is_watched and r[8] == '1' and presence_of(alive, r[1]) == 0 then
   reason = 'presence'
-elseif mode == 'cold' and is_watched and (natural(r[5]) or 0) <= now then
+elseif mode == 'cold' and is_watched and (natural(r[5]) or math.huge) <= now then
   reason = 'cold'
 elseif holder == replica and not is_readable(r[1], r[2]) then
   reason = 'unreadable'

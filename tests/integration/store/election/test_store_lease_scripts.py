@@ -109,6 +109,20 @@ def test_a_cold_start_takes_a_lease_that_ran_out_by_the_servers_time_and_stands_
     assert world.run(watched).code is LeaseCode.GRANTED
 
 
+@pytest.mark.parametrize("until", ["nan", "", "-1", "1e3", None])
+def test_no_cold_start_takes_a_lease_whose_end_cannot_be_read(world: StoreCalls, until: str | None) -> None:
+    """It counted as over, and a leader that was cut off for a moment still trusted its term."""
+    held = world.lead("a")
+    if until is None:
+        world.raw.hdel(world.keys.lease, "until")
+    else:
+        world.raw.hset(world.keys.lease, "until", until)
+
+    for mode, code in (("cold", LeaseCode.DENIED), ("expired", LeaseCode.GRANTED)):
+        watched = world.campaign_call("b", OTHER, mode=mode, observed_epoch=held.epoch, observed_seq=0)
+        assert world.run(watched).code is code
+
+
 def test_epochs_grow_although_the_lease_was_deleted_and_the_caller_remembers_more(world: StoreCalls) -> None:
     """The fence outlives the record, and a caller's memory outlives both."""
     first = world.lead("a")
