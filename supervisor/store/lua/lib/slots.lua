@@ -92,10 +92,10 @@ end
 
 -- For how long a slot is kept for a queue, and then none. The line also has queues that left without a look: their rest is over.
 local function times_of(line, missed)
-  local others = redis.call('ZCOUNT', line, '-inf', '(' .. whole(BAND)) + redis.call('ZCOUNT', line, whole(BAND + t.now), '+inf')
-  local longest_ms = math.floor(REST_MS_MAX / REST / math.max(others - 1, 1))
-  local kept_ms = math.min(KEPT_MS * 2 ^ missed, longest_ms)
-  return kept_ms, REST * kept_ms * math.max(others - 1, 1)
+  local count = redis.call('ZCOUNT', line, '-inf', '(' .. whole(BAND)) + redis.call('ZCOUNT', line, whole(BAND + t.now), '+inf')
+  local others = math.max(count - 1, 1)
+  local kept_ms = math.min(KEPT_MS * 2 ^ missed, math.floor(REST_MS_MAX / REST / others))
+  return kept_ms, REST * kept_ms * others
 end
 
 -- For whom a slot was kept in vain, rests; unless its run came too early, or none waits for a slot there any more.
@@ -103,11 +103,10 @@ local function end_kept(line, key)
   local kept = read('ZRANGEBYSCORE', line, '-inf', '(0', 'WITHSCORES', 'LIMIT', 0, LOOK_MAX) or {}
   for n = 1, #kept, 2 do
     local missed, left_ms = missed_in(kept[n + 1]), kept[n + 1] + BAND - t.now
-    if left_ms > KEPT_MS * 2 ^ missed + 1 then -- the clock was set back
+    local is_set_back, is_over = left_ms > KEPT_MS * 2 ^ missed + 1, left_ms <= 1 -- the clock was set back
+    if is_set_back or is_over and (kept[n + 1] % 1 >= 0.5 or redis.pcall('LLEN', keys.wait(kept[n], key)) == 0) then
       redis.call('ZREM', line, kept[n])
-    elseif left_ms <= 1 and (kept[n + 1] % 1 >= 0.5 or redis.pcall('LLEN', keys.wait(kept[n], key)) == 0) then
-      redis.call('ZREM', line, kept[n])
-    elseif left_ms <= 1 then
+    elseif is_over then
       local _, rest_ms = times_of(line, missed)
       put_in_line(line, kept[n], BAND + t.now + rest_ms, math.min(missed + 1, MISSED_MAX))
     end
