@@ -20,7 +20,7 @@ from supervisor.store.schedules.reads import Views
 from supervisor.store.wire.definition import policy_text
 from supervisor.store.wire.envelope import pack
 from supervisor.store.wire.fire import FireItem
-from supervisor.store.wire.poll import Ack, TurnReply, fence_parts
+from supervisor.store.wire.poll import Ack, FetchedRun, TurnReply, fence_parts
 from tests.kit.servers import Server
 
 NONCE = "ab" * 16
@@ -30,6 +30,18 @@ POLICIES = ("overlap", "max_running", "buffer_limit", "cancel_grace_ms", "max_ru
 def envelope(run_id: str, **template: Any) -> Envelope:
     """Return a run of a job; keyword arguments go to its template."""
     return Envelope(id=run_id, template=Template(**{"job": "tests.noop", "kind": Kind.ASYNC} | template))
+
+
+def acknowledged(run: FetchedRun, outcome: Outcome = Outcome.OK) -> Ack:
+    """Return what a worker says of a run that it was given, once it has ended."""
+    return Ack(
+        run_id=run.envelope.id,
+        queue=run.queue,
+        attempt=run.attempt,
+        fetched_ms=run.fetched_ms,
+        outcome=outcome,
+        schedule=run.envelope.schedule,
+    )
 
 
 class StoreCalls:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from supervisor.core.model import Kind, Outcome
+from supervisor.core.model import Kind
 from supervisor.store.queues.runs import Queues
 from supervisor.store.queues.sessions import Sessions
-from supervisor.store.wire.poll import Ack, FetchedRun
+from supervisor.store.wire.poll import FetchedRun
 from supervisor.testing.world import S, World
+from tests.kit.builders import acknowledged
 
 TURN_NS = 3 * S // 2
 WANT = 50
@@ -34,17 +35,7 @@ class Worker:
             return
         server.store.run(self._sessions.open("sim/worker/1", {}))
         self._seq += 1
-        acks = [
-            Ack(
-                run_id=run.envelope.id,
-                queue=run.queue,
-                attempt=run.attempt,
-                fetched_ms=run.fetched_ms,
-                outcome=Outcome.OK,
-                schedule=run.envelope.schedule,
-            )
-            for run in self._running
-        ]
+        acks = [acknowledged(run) for run in self._running]
         call = self._queues.turn(
             session="sim/worker/1",
             seq=self._seq,

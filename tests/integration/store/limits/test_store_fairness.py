@@ -13,10 +13,10 @@ from supervisor.store.keys import Keys
 from supervisor.store.queues.control import QueueControl
 from supervisor.store.queues.runs import Queues
 from supervisor.store.queues.sessions import Sessions
-from supervisor.store.wire.poll import Ack, FetchedRun
+from supervisor.store.wire.poll import FetchedRun
 from supervisor.testing.server import Server, driven_time
 from tests.integration.store.limits.limit_checks import limited, rated
-from tests.kit.builders import envelope
+from tests.kit.builders import acknowledged, envelope
 
 STEP_MS = 50
 S = "r.1/w-0/1"
@@ -44,16 +44,7 @@ class Counter:
         """End what runs, and start what may."""
         self.run(Sessions(self.server.keys).open(S, {}))
         self.seq += 1
-        acks = [
-            Ack(
-                run_id=run.envelope.id,
-                queue=run.queue,
-                attempt=run.attempt,
-                fetched_ms=run.fetched_ms,
-                outcome=outcome,
-            )
-            for run in self.held
-        ]
+        acks = [acknowledged(run, outcome) for run in self.held]
         turn = self.queues.turn(
             session=S, seq=self.seq, kind=Kind.ASYNC, queues=["default"], want=want, want_suspect=False, acks=acks
         )

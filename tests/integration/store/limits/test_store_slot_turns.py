@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from supervisor.core.model import Envelope, Kind, Outcome
+from supervisor.core.model import Envelope, Kind
 from supervisor.store.keys import Keys
 from supervisor.store.queues.runs import Queues
 from supervisor.store.queues.sessions import Sessions
-from supervisor.store.wire.poll import Ack, FetchedRun
+from supervisor.store.wire.poll import FetchedRun
 from supervisor.testing.server import Server, driven_time
 from tests.integration.store.limits.limit_checks import limited
+from tests.kit.builders import acknowledged
 
 
 class Pools:
@@ -38,16 +39,7 @@ class Pools:
     def turn(self, name: str, ended: int = 0) -> list[str]:
         """End the first so many of a queue, and start there what may."""
         self.seq[name] += 1
-        acks = [
-            Ack(
-                run_id=run.envelope.id,
-                queue=run.queue,
-                attempt=run.attempt,
-                fetched_ms=run.fetched_ms,
-                outcome=Outcome.OK,
-            )
-            for run in self.held[name][:ended]
-        ]
+        acks = [acknowledged(run) for run in self.held[name][:ended]]
         turn = self.queues.turn(
             session=name,
             seq=self.seq[name],
