@@ -12,7 +12,7 @@ Guarantees
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from itertools import groupby, islice
 from operator import attrgetter
 from typing import NamedTuple
@@ -282,8 +282,9 @@ class FireDispatcher:
                 continue  # nobody has decided it: the one before it was not either
             decided.append(Decided(item, code, reply.now_ms - item.nominal_ms - item.delay_ms))
         self._client.report("fires", decided=decided)
+        own = {(item.schedule, item.new_mark_ms) for item in batch}
         doubtful = sum(
-            item.run is not NOTHING and _is_fired(item, result)
+            item.run is not NOTHING and _is_fired(item, result, own)
             for item, result in zip(batch, reply.results, strict=True)
             if item.is_doubtful
         )
@@ -291,9 +292,13 @@ class FireDispatcher:
             self._client.report("fires_doubtful", count=doubtful)
 
 
-def _is_fired(item: FireItem, result: FireResult) -> bool:
-    """Return whether ``item`` was fired, also by an attempt whose answer was lost: then its watermark is there."""
-    is_there = result.code is FireCode.DUP and result.mark_ms == item.new_mark_ms
+def _is_fired(item: FireItem, result: FireResult, own: Container[tuple[str, int]]) -> bool:
+    """Return whether ``item`` was fired, also by an attempt whose answer was lost.
+
+    Then its watermark is there, or of ``own``, those of the batch, one of the same schedule behind it.
+    """
+    is_there = result.code is FireCode.DUP and result.mark_ms >= item.new_mark_ms
+    is_there = is_there and (item.schedule, result.mark_ms) in own
     return result.code is FireCode.FIRED or is_there
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.roles.scheduler.fire_items import DecisionTime, starts
@@ -80,5 +81,20 @@ def test_what_is_fired_again_is_counted_also_when_the_answer_was_lost(
         bench.defined(soon)
     bench.pass_ms(1000)
     bench.fired((code, START_MS + mark_ms))
+
+    assert [fields["count"] for event, fields in bench.told if event == "fires_doubtful"] == counts
+
+
+@pytest.mark.parametrize(("mark_ms", "counts"), [(3000, [3]), (2500, [])])
+def test_each_of_several_due_times_whose_answer_was_lost_is_counted(mark_ms: int, counts: list[int]) -> None:
+    """Asked again, Redis shows the last watermark of the first attempt for all of them."""
+    bench = SchedulerStepper()
+    bench.board.header.doubtful_until_ms = START_MS + 3000
+    often = (replace(SOON, every_ms=1000, phase_ms=0, missed="all", max_catchup=10), START_MS)
+    for _ in range(2):  # before and after the loss is noticed
+        bench.found(often)
+        bench.defined(often)
+    bench.pass_ms(3000)
+    bench.fired(*[(FireCode.DUP, START_MS + mark_ms)] * 3)
 
     assert [fields["count"] for event, fields in bench.told if event == "fires_doubtful"] == counts
