@@ -114,6 +114,17 @@ def test_a_standby_named_as_the_holder_takes_no_term_of_another(cluster: Cluster
     assert cluster.leaders == [name for name in ("r0", "r1") if name != leader], "a dead leader's term ends by silence"
 
 
+def test_a_number_that_is_made_unreadable_after_each_renewal_ends_no_term(cluster: Cluster) -> None:
+    """A standby sees by the end of the record that the leader renewed it."""
+    raw, lease = cluster.world.server.store.raw, cluster.world.server.keys.lease
+    (leader,) = cluster.leaders
+    for _ in range(10 * LEASE_S):
+        raw.hset(lease, "seq", b"x")
+        cluster.pass_s(0.13)
+        assert cluster.leaders == [leader]
+    assert len(cluster.world.server.granted) == 1
+
+
 @pytest.mark.share(2)
 @pytest.mark.parametrize(("field", "values"), odd_values(["epoch", "nonce", "holder", "seq", "until", "duration"]))
 def test_what_a_dead_leader_left_unreadable_ends_by_silence(

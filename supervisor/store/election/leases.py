@@ -30,7 +30,7 @@ _NONCE = re.compile(r"[0-9a-f]{32}", re.ASCII)
 FRESH_LEASES = 3  # a candidate that was seen within so many lease durations is alive, or died just now
 DURATION_MS_MAX = 3_600_000  # far above every lease that can be configured: nobody waits for a longer one
 _DOUBTFUL_MS = 86_400_000  # each schedule was decided long since: a time that is older, or to come, says nothing
-_SEQ_UNREADABLE = 10**15  # as the script of a campaign counts it: whoever watched this saw no other number
+_SEQ_UNREADABLE = 10**15  # plus the record's end, as the script of a campaign counts it
 EPOCH_END = 10**14  # no clock in milliseconds comes near it: what is there or above was not granted
 
 
@@ -284,7 +284,7 @@ def _view(reply: Any) -> LeaseView:
         epoch=numbers["epoch"] or 0,
         nonce=text(nonce) if is_nonce else "",
         holder=text(holder),
-        seq=_SEQ_UNREADABLE if numbers["seq"] is None else numbers["seq"],
+        seq=_SEQ_UNREADABLE + number(remaining) + number(now) if numbers["seq"] is None else numbers["seq"],
         remaining_ms=number(remaining),
         duration_ms=numbers["duration"] or 0,
         now_ms=number(now),

@@ -35,7 +35,9 @@
 -- of an older term than it knows (the data went back) or not to be read. Never to register. A field that is no number
 -- counts as 0, but for seq (UNREADABLE) and until, by which no term is over.
 local MODES = { cold = true, expired = true, free = true, presence = true, register = true }
-local UNREADABLE = 1e15 -- a seq that is no number, or gone: not 0, which a watcher may have seen before the latest renewals
+-- A seq that is no number, or gone, counts as this and the record's end, which each renewal moves: not as 0, which a
+-- watcher may have seen before the latest renewals.
+local UNREADABLE = 1e15
 local FORGET_MS = 86400000 -- a candidate that was not seen for a day left without a word
 
 if not string.match(nonce, '^%x+$') or #nonce ~= 32 then return refuse('nonce must be 32 hex digits') end
@@ -48,7 +50,8 @@ local now = now_ms()
 local r = redis.call('HMGET', lease, 'epoch', 'nonce', 'holder', 'seq', 'until', 'transitions', 'released_at',
   'presence')
 local epoch, holder = epoch_of(r[1]) or 0, r[3] or ''
-local is_watched = whole(epoch) == epoch_seen and whole(natural(seq_text(r[4], r[1])) or UNREADABLE) == seq_seen
+local seq = natural(seq_text(r[4], r[1])) or UNREADABLE + (natural(r[5]) or 0)
+local is_watched = whole(epoch) == epoch_seen and whole(seq) == seq_seen
 local is_new = inform('HSET', candidates, replica, whole(now) .. ' ' .. info) == 1
 if is_new and r[1] then
   raise(lease, 'roster', 0)
