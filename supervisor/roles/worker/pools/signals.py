@@ -9,8 +9,10 @@ Guarantees
     worker's. The handler decides by looking whose frame it interrupted; there is no flag to reset in time.
     A signal that found no such frame is not lost: it is delivered again until it can be, or until its occasion is over.
     The same holds where Python drops the exception, since it was raised in a finalizer or a callback of the collector,
-    and hands it to ``sys.unraisablehook``. Where an event loop of the job would lose it, the signal comes again at most
-    ``PUT_OFF_MAX`` times, a second; then it interrupts what it finds.
+    and hands it to ``sys.unraisablehook``.
+    An event loop of the job is left by a callback that raises the exception, which is a ``KeyboardInterrupt`` too:
+    asyncio keeps any other for whoever awaits the task or callback, maybe nobody. Where the loop does not turn
+    for ``PUT_OFF_MAX`` signals, 0.1 s, the next one interrupts what it finds.
     ``Relief`` is called inside the handler, and never interrupted by it.
 
 Does not guarantee
@@ -23,6 +25,7 @@ from __future__ import annotations
 
 import signal
 import sys
+from asyncio import _get_running_loop
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -37,7 +40,6 @@ from supervisor.core.supervision.states import UnwantedReason
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.calls import drive, enter
 from supervisor.roles.worker.attempt.context import Interrupted, SoftTimeout
-from supervisor.roles.worker.pools.event_loops import would_lose
 from supervisor.roles.worker.process.fork_signals import HOOKS
 
 if TYPE_CHECKING:
@@ -49,7 +51,7 @@ EndRequest = tuple[int, int, UnwantedReason]
 
 NO_REQUEST: EndRequest = (0, 0, UnwantedReason.REPLACED)
 AGAIN_S = 0.01
-PUT_OFF_MAX = 100
+PUT_OFF_MAX = 10
 _signal = import_module("_signal")  # asked for each run: without the search for an enum that fits
 _handler_of, _set_mask, _timer = _signal.getsignal, _signal.pthread_sigmask, _signal.getitimer
 _AGAIN_NS = 10_000_000
@@ -81,6 +83,7 @@ class Relief(NamedTuple):
 
 _NOTHING: frozenset[Demand] = frozenset()
 _IN_JOB = frozenset({Demand.SOFT, Demand.QUIT})
+_IN_LOOP = [type(e.__name__, (e, KeyboardInterrupt), {"__module__": e.__module__}) for e in (Interrupted, SoftTimeout)]
 
 
 class _Hook(partial[None]):
@@ -99,7 +102,7 @@ class Interrupts:
         self._demands: set[Demand] = set()
         self._armed: frozenset[Demand] = _NOTHING
         self._delivered: dict[ref[BaseException], frozenset[Demand]] = {}  # by what was raised in this job or wait
-        self._puts_off = 0  # how often a signal found code of this job's event loop that would lose its exception
+        self._puts_off = 0  # how many signals were left to the event loop of this job
         self._hook: Callable[[Any], object] | None = None  # sys.unraisablehook, while it is ours
         self._run: Execution | None = None
         self._early: tuple[int, UnwantedReason] | None = None  # a request that came just before its job was called
@@ -292,20 +295,29 @@ class Interrupts:
 
     def _deliver(self, frame: FrameType | None) -> None:
         """Raise the demand, if the interrupted code is meant for it; else come again soon."""
-        due = self._armed & self._demands
-        if not due:
+        if not self._armed & self._demands:
             return
         if _is_ours(frame):
             self._come_again()
             return
-        if self._puts_off < PUT_OFF_MAX and would_lose(frame):
+        loop = _get_running_loop()
+        if loop is not None and self._puts_off < PUT_OFF_MAX:
             self._puts_off += 1
+            loop.call_soon_threadsafe(self._interrupt)
             self._come_again()
+        else:
+            self._interrupt()
+
+    def _interrupt(self) -> None:
+        """Raise what is due, where a signal found the job or as a callback of its event loop."""
+        due = self._armed & self._demands
+        if not due:
             return
         if self._run is not None and Demand.SOFT in self._armed:
             self._run.cancel()
         must_go = Demand.QUIT in due or Demand.STOP in due
-        error = Interrupted() if must_go else SoftTimeout(_WHY[None if self._run is None else self._run.unwanted])
+        interrupted, soft = (Interrupted, SoftTimeout) if _get_running_loop() is None else _IN_LOOP
+        error = interrupted() if must_go else soft(_WHY[None if self._run is None else self._run.unwanted])
         delivered = self._delivered | {ref(error): due}
         # Nothing is called from here on: a signal that interrupted this handler has raised all that is due.
         self._armed -= due  # each once: what the job does to clean up is not interrupted by the same demand again
@@ -332,7 +344,7 @@ _BOUNDARIES = frozenset({enter.__code__, drive.__code__, Interrupts.on_unraisabl
 _HANDLERS = frozenset(
     getattr(Interrupts, name).__code__
     for name in (
-        "_on_alarm", "_on_soft", "_on_stop", "_on_quit", "_deliver", "_relieve", "_arm", "_due_s", "_disarm",
-        "_come_again",
+        "_on_alarm", "_on_soft", "_on_stop", "_on_quit", "_deliver", "_interrupt", "_relieve", "_arm", "_due_s",
+        "_disarm", "_come_again",
     )
-) | {_is_ours.__code__, would_lose.__code__}  # fmt: skip
+) | {_is_ours.__code__}  # fmt: skip

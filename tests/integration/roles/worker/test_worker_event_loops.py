@@ -1,20 +1,24 @@
-"""Signals that find an event loop of a plain job: asyncio takes an exception in its code for one of a callback."""
+"""Signals that find an event loop of a plain job, which hands exceptions to whoever awaits a task, or to nobody."""
 
 from __future__ import annotations
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from functools import partial
+from typing import Any
 
 import pytest
+import uvloop
 
 from supervisor.roles.worker.attempt.context import Interrupted, SoftTimeout
+from supervisor.roles.worker.attempt.failure import describe
 from supervisor.roles.worker.pools.signals import PUT_OFF_MAX, Demand, Interrupts
 from tests.integration.roles.worker.signalled import Subject, in_s, own_handlers
 
 DEMANDED = [(signal.SIGUSR2, SoftTimeout), (signal.SIGQUIT, Interrupted)]
+Run = Callable[[Coroutine[Any, Any, Any]], object]
 
 
 @pytest.fixture
@@ -22,6 +26,13 @@ def subject() -> Iterator[Interrupts]:
     """Handlers of its own for the test."""
     with own_handlers() as interrupts:
         yield interrupts
+
+
+@pytest.fixture(params=[asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+def run(request: pytest.FixtureRequest) -> Run:
+    """A function that runs a coroutine in an event loop of its own."""
+    function: Run = request.param
+    return function
 
 
 def interrupt(number: int) -> None:
@@ -45,70 +56,80 @@ def in_the_loop(number: int) -> None:
     asyncio.get_running_loop().call_soon(signal.raise_signal, number)
 
 
-@pytest.mark.parametrize("place", [in_a_callback, deep_in_a_callback, in_the_loop])
-@pytest.mark.parametrize(("number", "raised"), DEMANDED)
-def test_a_demand_that_finds_a_callback_of_a_loop_reaches_the_job(
-    subject: Interrupts, number: int, raised: type[BaseException], place: Callable[[int], None]
-) -> None:
-    """The loop would log the exception and go on, until the job's hard timeout."""
-    caught: list[object] = []
+def in_a_task(number: int) -> None:
+    """In a coroutine that nobody awaits, as those of a server of streams."""
 
-    async def work() -> None:
-        asyncio.get_running_loop().set_exception_handler(lambda _, context: caught.append(context))
-        place(number)
+    async def serve() -> None:
+        interrupt(number)
         await asyncio.sleep(20)
 
-    with pytest.raises(raised):
-        subject.job(partial(asyncio.run, work()), {}, run=Subject(), soft_ns=in_s(600))
-    assert caught == []
+    asyncio.get_running_loop().served = asyncio.create_task(serve())  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("place", [in_a_callback, deep_in_a_callback, in_the_loop, in_a_task])
+@pytest.mark.parametrize(("number", "raised"), DEMANDED)
+def test_a_demand_that_finds_a_loop_reaches_the_job(
+    subject: Interrupts, run: Run, number: int, raised: type[BaseException], place: Callable[[int], None]
+) -> None:
+    """The loop would log the exception and go on, until the job's hard timeout. Its tasks clean up first."""
+    seen: list[object] = []
+
+    async def clean_up_after() -> None:
+        try:
+            await asyncio.sleep(20)
+        finally:
+            await asyncio.sleep(0)
+            seen.append("cleaned up")
+
+    async def work() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: seen.append(context))
+        place(number)
+        await clean_up_after()
+
+    with pytest.raises(raised) as ended:
+        subject.job(partial(run, work()), {}, run=Subject(), soft_ns=in_s(600))
+    assert seen == ["cleaned up"]
+    assert describe(ended.value, worker="w").type == raised.__name__
 
 
 @pytest.mark.parametrize(("number", "raised"), DEMANDED)
-def test_a_coroutine_is_interrupted_where_it_is(subject: Interrupts, number: int, raised: type[BaseException]) -> None:
-    """Whoever awaits it gets the exception: one that computes is not put off."""
+def test_a_coroutine_that_computes_is_interrupted_where_it_is(
+    subject: Interrupts, run: Run, number: int, raised: type[BaseException]
+) -> None:
+    """Its loop does not turn, and calls nothing."""
+    sent: list[int] = []
     ended: list[str] = []
 
     async def compute() -> None:
         try:
-            interrupt(number)
+            while len(sent) <= 2 * PUT_OFF_MAX:
+                sent.append(number)
+                interrupt(number)
         except raised:
             ended.append("cleaned up")
             raise
 
-    async def work() -> None:
-        await asyncio.gather(compute(), asyncio.sleep(20))
-
     with pytest.raises(raised):
-        subject.job(partial(asyncio.run, work()), {}, run=Subject(), soft_ns=in_s(600))
+        subject.job(partial(run, compute()), {}, run=Subject(), soft_ns=in_s(600))
     assert ended == ["cleaned up"]
-
-
-def test_an_idle_loop_is_interrupted_at_once(subject: Interrupts) -> None:
-    """Its wait lets the exception out."""
-    with pytest.raises(SoftTimeout):
-        subject.job(partial(asyncio.run, asyncio.sleep(20)), {}, run=Subject(), soft_ns=in_s(0.05))
-    assert subject._puts_off < PUT_OFF_MAX
-
-
-def test_a_callback_that_goes_on_is_interrupted_after_a_bounded_number_of_signals(subject: Interrupts) -> None:
-    """One that never ends would keep the demand from the job for ever; it may stop the loop itself."""
-    sent: list[int] = []
-
-    def spin(loop: asyncio.AbstractEventLoop) -> None:
-        with suppress(SoftTimeout):
-            while len(sent) <= 2 * PUT_OFF_MAX:
-                sent.append(1)
-                interrupt(signal.SIGALRM)
-        loop.stop()
-
-    def work() -> None:
-        loop = asyncio.new_event_loop()
-        loop.call_soon(spin, loop)
-        try:
-            loop.run_forever()
-        finally:
-            loop.close()
-
-    subject.job(work, {}, run=Subject(), soft_ns=in_s(0))
     assert 1 < len(sent) <= PUT_OFF_MAX + 1
+
+
+def test_an_idle_loop_is_interrupted_at_once(subject: Interrupts, run: Run) -> None:
+    """The callback ends its wait."""
+    with pytest.raises(SoftTimeout):
+        subject.job(partial(run, asyncio.sleep(20)), {}, run=Subject(), soft_ns=in_s(0.05))
+
+
+def test_what_a_job_does_after_its_soft_timeout_is_not_interrupted_again(subject: Interrupts, run: Run) -> None:
+    """Callbacks of further signals find nothing due, in this loop or in the next."""
+
+    async def compute() -> str:
+        with suppress(SoftTimeout):
+            for _ in range(2 * PUT_OFF_MAX):
+                interrupt(signal.SIGALRM)
+        await asyncio.sleep(0)
+        return "what there is"
+
+    assert subject.job(partial(run, compute()), {}, run=Subject(), soft_ns=in_s(0)) == "what there is"
     assert Demand.SOFT in subject._demands
