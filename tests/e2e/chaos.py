@@ -276,10 +276,19 @@ class Chaos:
         before = {name: history_of(self.store, name) for name in PERIODS_MS}
         for name, history in before.items():
             self.drain(name, history)
+        self.await_sessions()
+
+    def await_sessions(self) -> None:
+        """Wait until no session is open, or dying, but the two of each tree that runs."""
         sessions = Sessions(Keys(CLUSTER))
         wait_until(lambda: not self.store.run(sessions.dying()), what="dying sessions to be buried")
-        expected = 2 * len(self.replicas)
-        wait_until(lambda: len(self.store.run(sessions.list())) == expected, what=f"{expected} open sessions")
+        running = {each["replica"] for replica in self.replicas for each in replica.tree.events("child_started")}
+
+        def is_whole() -> bool:
+            opened = Counter(session.partition("/")[0] for session in self.store.run(sessions.list()))
+            return opened == dict.fromkeys(running, 2)
+
+        wait_until(is_whole, what=f"two open sessions of each of {sorted(running)}, and no others")
 
     def drain(self, name: str, before: History) -> None:
         """Wait until a schedule fired again, and all that it had fired is done."""

@@ -19,8 +19,6 @@ from pathlib import Path
 import psutil
 
 from supervisor.core.errors import TenureError
-from supervisor.store.keys import Keys
-from supervisor.store.queues.sessions import Sessions
 from tests.e2e.chaos import STOP_S, Chaos
 from tests.e2e.chaos_target import Replica
 from tests.e2e.chaos_verdict import CLUSTER, say
@@ -184,10 +182,7 @@ class WorkerChaos(Chaos):
             return is_whole and not self.producer.is_alive() and self.completed() >= len(self.ids)
 
         wait_until(is_over, what="every run to complete", bound_s=DRAIN_S_MAX)
-        sessions = Sessions(Keys(CLUSTER))
-        wait_until(lambda: not self.store.run(sessions.dying()), what="dying sessions to be buried")
-        expected = 2 * len(self.replicas)  # a process that died with its agent is given up when its lease is over
-        wait_until(lambda: len(self.store.run(sessions.list())) == expected, what=f"{expected} open sessions")
+        self.await_sessions()  # those of a process that died with its agent are given up when its lease is over
 
     def stop(self) -> None:
         """Stop every tree cleanly."""
