@@ -30,7 +30,17 @@ from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
 from supervisor.store.queues.sessions import Sessions
 from tests.e2e.chaos_target import CONFIG, HOST, JOBS, Replica, alive, is_in, signal_family
-from tests.e2e.chaos_verdict import CLUSTER, PERIODS_MS, QUEUES, dead, fires, history_of, judge, say
+from tests.e2e.chaos_verdict import (
+    CLUSTER,
+    PERIODS_MS,
+    QUEUES,
+    await_sessions,
+    dead,
+    fires,
+    history_of,
+    judge,
+    say,
+)  # fmt: skip
 from tests.e2e.history import History
 from tests.e2e.servers import Server
 from tests.e2e.trees import Tree
@@ -276,19 +286,7 @@ class Chaos:
         before = {name: history_of(self.store, name) for name in PERIODS_MS}
         for name, history in before.items():
             self.drain(name, history)
-        self.await_sessions()
-
-    def await_sessions(self) -> None:
-        """Wait until no session is open, or dying, but the two of each tree that runs."""
-        sessions = Sessions(Keys(CLUSTER))
-        wait_until(lambda: not self.store.run(sessions.dying()), what="dying sessions to be buried")
-        running = {each["replica"] for replica in self.replicas for each in replica.tree.events("child_started")}
-
-        def is_whole() -> bool:
-            opened = Counter(session.partition("/")[0] for session in self.store.run(sessions.list()))
-            return opened == dict.fromkeys(running, 2)
-
-        wait_until(is_whole, what=f"two open sessions of each of {sorted(running)}, and no others")
+        await_sessions(self.store, [replica.tree for replica in self.replicas])
 
     def drain(self, name: str, before: History) -> None:
         """Wait until a schedule fired again, and all that it had fired is done."""

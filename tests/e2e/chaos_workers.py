@@ -21,7 +21,7 @@ import psutil
 from supervisor.core.errors import TenureError
 from tests.e2e.chaos import STOP_S, Chaos
 from tests.e2e.chaos_target import Replica
-from tests.e2e.chaos_verdict import CLUSTER, say
+from tests.e2e.chaos_verdict import CLUSTER, await_sessions, say
 from tests.e2e.chaos_workers_load import CONFIG, JOBS, LoadProducer, run_ids
 from tests.e2e.chaos_workers_verdict import Verdict, completed, judge, judge_reaped
 from tests.e2e.clock_shim import ClockShim, find_compiler
@@ -182,7 +182,7 @@ class WorkerChaos(Chaos):
             return is_whole and not self.producer.is_alive() and self.completed() >= len(self.ids)
 
         wait_until(is_over, what="every run to complete", bound_s=DRAIN_S_MAX)
-        self.await_sessions()  # those of a process that died with its agent are given up when its lease is over
+        await_sessions(self.store, [replica.tree for replica in self.replicas])
 
     def stop(self) -> None:
         """Stop every tree cleanly."""

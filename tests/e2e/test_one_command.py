@@ -71,10 +71,7 @@ def test_killing_the_parent_leaves_nothing(start: Callable[..., Tree], short_dir
     done = tenure(short_directory, "enqueue", "shell.command", command, "--config", "config/demo")
     assert done.returncode == 0, done.stderr
 
-    def sleepers() -> list[psutil.Process]:
-        return [each for each in tree.descendants() if "sleep" in each.name()]
-
-    wait_until(lambda: len(sleepers()) == 2, what="the command and its child")
+    wait_until(lambda: len(tree.named("sleep 300")) >= 3, what="the command, its shell and its child")
     family = tree.descendants()
     os.kill(tree.pid, signal.SIGKILL)
     _, alive = psutil.wait_procs(family, timeout=30)

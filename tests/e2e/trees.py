@@ -10,6 +10,7 @@ import sys
 import urllib.request
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,15 @@ class Tree:
             return psutil.Process(self.pid).children(recursive=True)
         except psutil.NoSuchProcess:
             return []
+
+    def named(self, word: str) -> list[psutil.Process]:
+        """Return the processes below the parent with ``word`` in their command line, without those that end meanwhile."""
+        found = []
+        for each in self.descendants():
+            with suppress(psutil.NoSuchProcess):
+                if word in " ".join(each.cmdline()):
+                    found.append(each)
+        return found
 
     def address(self) -> str:
         """Return where its HTTP endpoint listens."""

@@ -31,13 +31,17 @@ class Subject:
 
 @contextmanager
 def own_handlers() -> Iterator[Interrupts]:
-    """Handlers of its own for the test; those of the test runner come back, its alarm included."""
+    """Handlers of its own for the test, as a pool has them; those of the runner come back, its alarm included.
+
+    A signal may find any code of the test within a callback of the garbage collector, which drops exceptions.
+    """
     before = {number: signal.getsignal(number) for number in SIGNALS}
     left = signal.setitimer(signal.ITIMER_REAL, 0)
     interrupts = Interrupts(SystemClock())
     interrupts.install()
     try:
-        yield interrupts
+        with interrupts.kept_in_finalizers():
+            yield interrupts
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
