@@ -24,6 +24,7 @@ from supervisor.app.tree import Tree, configure_logs, inflight_entries, slot_nam
 from supervisor.clock import SystemClock
 from supervisor.core.cron import zones
 from supervisor.core.errors import EXIT_CONFIG, EXIT_OK
+from supervisor.core.jobs.confinement import Confinement
 from supervisor.core.supervision.reload import ReloadPlan, ReloadRecord
 from supervisor.core.supervision.scoreboard import Header
 from supervisor.process import run_file
@@ -69,7 +70,7 @@ def run(loaded: Loaded, load: Callable[[], Loaded] | None = None) -> int:
     zones.database_version()  # of the tables that all children inherit
     raise_descriptor_limit()
     linux.forbid_inspection()
-    os.umask(0o077)  # payloads, results and logs are this user's alone, whatever the directory
+    Confinement.umask_at_start = os.umask(0o077)  # payloads, results and logs are this user's alone
     replica = _replica_id(settings)
     board_header: list[Header] = []  # once there is a board
     file = open_log_file(settings.log.file, lambda: board_header[0].log_reopens if board_header else 0)

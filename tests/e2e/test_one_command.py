@@ -101,7 +101,7 @@ def test_data_survives_the_death_of_the_whole_tree(start: Callable[..., Tree], s
     "is_asked", [True, pytest.param(False, marks=pytest.mark.long)], ids=["asked", "at its minute"]
 )
 def test_a_crontab_is_imported_and_runs(start: Callable[..., Tree], short_directory: Path, *, is_asked: bool) -> None:
-    """Environment, home, standard input after %, and a time zone reach the command as cron would give them."""
+    """Environment, home, input after %, umask, and a time zone reach the command as cron would give them."""
     home = short_directory / "home"
     home.mkdir()
     (short_directory / "crontab").write_text(
@@ -120,3 +120,4 @@ def test_a_crontab_is_imported_and_runs(start: Callable[..., Tree], short_direct
     tree.wait_for("run_succeeded", job="shell.command", bound_s=120)
 
     assert (home / "said.txt").read_text().startswith("hello from cron")
+    assert (home / "said.txt").stat().st_mode & 0o777 == 0o644

@@ -20,6 +20,9 @@ class Confinement:
     current: ClassVar[Confinement]
     """That of the commands of this process, as its settings say."""
 
+    umask_at_start: ClassVar[int | None] = None
+    """That of the tree before it took its own; None: this process still has the one that it was started with."""
+
     env: Sequence[str] = INHERITED
     user: str | None = None
     """Name or number; None: the tree's."""
@@ -36,10 +39,8 @@ class Confinement:
     write_paths: Sequence[str] = ()
     """What may be changed besides."""
 
-    @property
-    def is_plain(self) -> bool:
-        """True if programs run as the tree itself does."""
-        return (self.user, self.group, self.cgroup) == (None, None, None) and not self.has_paths
+    umask: int | None = None
+    """None: ``umask_at_start``."""
 
     @property
     def has_paths(self) -> bool:

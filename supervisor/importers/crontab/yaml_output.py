@@ -28,8 +28,10 @@ _HEADER = """\
 #   move pauses and history to other commands. From now on change this file.
 # - overlap: allow starts a run while an earlier one is unfinished, as cron did; skip is the safer choice.
 # - A command that exits with a code other than 0 has failed; check: false accepts every code, as cron did.
+# - Files that commands make can be read by others (shell.umask), as cron's can; those of Python jobs cannot.
 version: 1
 jobs: [shell]
+shell: {{umask: "022"}}
 """
 
 

@@ -51,16 +51,15 @@ def faults(confinement: Confinement) -> Iterator[ConfinementFault]:
 
 
 def confined(launch: Launch, confinement: Confinement) -> Launch:
-    """Return ``launch`` so that it is carried out confined.
+    """Return ``launch`` so that it is carried out confined, and with the umask of its commands.
 
     Raises:
         CommandRefusedError: a user or group is not known any more.
     """
-    if confinement.is_plain:
-        return launch
     read, write = tuple(confinement.read_paths), tuple(confinement.write_paths)
     paths = (read or SYSTEM_PATHS, write) if confinement.has_paths else None
-    return replace(launch, identity=_identity(confinement), cgroup=confinement.cgroup, paths=paths)
+    umask = Confinement.umask_at_start if confinement.umask is None else confinement.umask
+    return replace(launch, identity=_identity(confinement), cgroup=confinement.cgroup, paths=paths, umask=umask)
 
 
 def home_of(confinement: Confinement) -> dict[str, str]:

@@ -119,6 +119,8 @@ def _run_command(launch: Launch, guard: int) -> NoReturn:
         where = AT_LIMIT
         for number, most in launch.limits:
             resource.setrlimit(number, (most, most))
+        if launch.umask is not None:
+            os.umask(launch.umask)
         where = AT_EXEC
         signal.pthread_sigmask(signal.SIG_SETMASK, ())  # a blocked mask would be inherited through exec
         _execute(launch)

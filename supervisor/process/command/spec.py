@@ -44,6 +44,7 @@ class Launch:
     identity: Identity | None = None  # None: the tree's
     cgroup: str | None = None
     paths: tuple[Sequence[str], Sequence[str]] | None = None  # to read, and to change; None: no limit
+    umask: int | None = None  # None: that of this process
 
 
 def prepare(

@@ -38,9 +38,14 @@ class ConfinedSettings(Section):
     write_paths: tuple[ListedPath, ...] = Field(default=(), max_length=PATHS_MAX)
     """Those that may be read and changed. From Linux 6.12 a program with such a list also signals its own kind only."""
 
+    umask: str | None = Field(default=None, pattern="^[0-7]{3,4}$")
+    """Rights that files which it makes do not get, as octal text: ``"022"`` lets others read them, ``"077"`` does
+    not. Unset: that of the process that started the tree, which itself has 077."""
+
     def confinement_of(self, env: tuple[str, ...] = ()) -> Confinement:
         """The same for the processes that start programs."""
-        return Confinement(env, self.user, self.group, self.cgroup, self.read_paths, self.write_paths)
+        umask = None if self.umask is None else int(self.umask, 8)
+        return Confinement(env, self.user, self.group, self.cgroup, self.read_paths, self.write_paths, umask)
 
 
 class ShellSettings(ConfinedSettings):

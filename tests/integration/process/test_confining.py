@@ -97,6 +97,19 @@ def test_files_that_are_listed_for_reading_cannot_be_changed(tmp_path: Path) -> 
     assert (ending.wait_status == 0) == (landlock.version() == 0 and ending.failed_at is None)
 
 
+def test_a_program_has_the_umask_of_the_start_or_the_configured_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others read the pages and metrics that commands write; the tree's own umask hides them."""
+    before = os.umask(0o077)
+    try:
+        assert run("umask")[0] == "0077\n"
+        monkeypatch.setattr(Confinement, "umask_at_start", 0o022)
+        assert run("umask")[0] == "0022\n"
+        assert run("umask", umask=0o027)[0] == "0027\n"
+        assert run("umask", umask=0)[0] == "0000\n"
+    finally:
+        assert os.umask(before) == 0o077
+
+
 def test_what_fails_between_fork_and_exec_says_where() -> None:
     """A control group that went since the start, a user that may not be changed, a kernel that refuses."""
     _, ending = run("true", cgroup="/sys/fs/cgroup/none-of-that-name")

@@ -23,7 +23,7 @@ def loaded(entries: tuple[Entry, ...], folder: Path) -> dict[str, ScheduleSettin
     path = folder / "tenure.yaml"
     path.write_text(to_yaml(entries, ["tab"]), encoding="utf-8")
     found = load(files=[path], environ={}, flags={}).settings
-    assert found.jobs == ("shell",)
+    assert (found.jobs, found.shell.umask) == (("shell",), "022")
     return found.schedules
 
 
@@ -66,7 +66,8 @@ def test_the_text_is_what_a_person_would_write() -> None:
     """Times in quotes, input as a block, the place of origin above each entry."""
     text = to_yaml(entries_of("user"), ["user"])
     assert text.startswith("# Made by `tenure import crontab` from user.")
-    assert "\nversion: 1\njobs: [shell]\nschedules:\n  # user:12\n  # MAILTO=ops@example.org\n  user.report" in text
+    assert '\nversion: 1\njobs: [shell]\nshell: {umask: "022"}\nschedules:\n' in text
+    assert "\n  # user:12\n  # MAILTO=ops@example.org\n  user.report" in text
     assert '    cron: "30 2 * * MON-FRI"\n' in text
     assert "    description: Nightly report for the finance team, kept for ninety days.\n" in text
     assert "      stdin: |\n        Dear team,\n        it is %100\n        Bye\n" in text
