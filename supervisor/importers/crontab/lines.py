@@ -15,9 +15,12 @@ _SETTING = re.compile(
 _ALIAS = re.compile(r"[ \t]*(?P<when>@[^ \t]*)(?:[ \t]+(?P<rest>.*))?")
 _FIVE = re.compile(r"[ \t]*(?P<when>[^ \t]+(?:[ \t]+[^ \t]+){4})(?:[ \t]+(?P<rest>.*))?")
 _DRAWING = re.compile(r"[^\w\"'(]*\Z|[|*]|[.+-]-")  # a ruler or the picture of the fields in /etc/crontab
-# A setting, an entry with a name or with fields, also such as another cron reads: its command may hold a password.
+# A setting or a path at the start; anywhere an entry, also of another cron or behind a word, an option or a pipe:
+# what belongs to a command may be a password.
 _SWITCHED_OFF = re.compile(
-    r"(?:export[ \t]+)?[A-Za-z_]\w*[ \t]*=.*|@[a-z]+[ \t].*|(?:[0-9*][0-9*,/~-]*[ \t]+){2}.*", re.ASCII
+    r"\A(?:(?:export[ \t]+)?[A-Za-z_]\w*[ \t]*=|[~.]{0,2}/)"
+    r"|(?<!\S)(?:@[a-z]+[ \t]|--?[A-Za-z])|(?:[0-9*][0-9*,/~-]{0,60}[ \t]+){2}|\|",
+    re.ASCII,
 )
 
 
@@ -66,7 +69,7 @@ def first_word(text: str) -> tuple[str, str]:
 
 def describes(comment: str) -> bool:
     """Return whether a comment is prose: no ruler, no picture of the fields, nothing that was switched off."""
-    if _DRAWING.match(comment) or _SWITCHED_OFF.fullmatch(comment):
+    if _DRAWING.match(comment) or _SWITCHED_OFF.search(comment):
         return False
     entry = timed(comment)
     if entry is None or not entry.rest:

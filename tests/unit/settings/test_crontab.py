@@ -210,12 +210,23 @@ def test_comments_directly_above_an_entry_describe_it() -> None:
 @pytest.mark.parametrize(
     "comment",
     ["S3_KEY=hunter2", "export PW=hunter2", "PW = hunter2 x", "@reboot root agent -phunter2", "0~5 3 * * * x -phunter2",
-     "*/5 * * * * x -phunter2"],
+     "*/5 * * * * x -phunter2", "DISABLED# 0 5 * * * curl hunter2", "-0 5 * * * cmd hunter2", "old: 0 5 * * * cmd hunter2",
+     "H 5 * * * cmd hunter2", "old: @daily cmd hunter2", "/usr/bin/backup hunter2", "~/bin/backup hunter2", "./x hunter2",
+     "mysqldump -phunter2 db", "backup --password hunter2", "echo hunter2 | login"],
 )  # fmt: skip
 def test_what_was_switched_off_above_an_entry_does_not_describe_it(comment: str) -> None:
     """Everybody who may read schedules sees descriptions, and it may hold a password."""
     (entry,) = read(f"# Nightly\n#{comment}\n0 1 * * * a\n").entries
     assert entry.description == ""
+
+
+@pytest.mark.parametrize(
+    "comment", ["Copies 2 disks - the big ones - at 5 o'clock", "Mail to ops@example.org", "Rotate what is in /var/log"]
+)
+def test_prose_with_numbers_dashes_and_addresses_describes_an_entry(comment: str) -> None:
+    """What it is there for."""
+    (entry,) = read(f"# {comment}\n0 1 * * * a\n").entries
+    assert entry.description == comment
 
 
 def test_the_system_crontab_of_debian_is_read() -> None:
