@@ -101,7 +101,7 @@ class Elector:
             return
         if not at.around.can_schedule():
             self._follower.forget()
-            yield Sleep(max(self._cool_until_ns, at.now() + LOOK_AGAIN_NS))
+            yield Sleep(at.now() + LOOK_AGAIN_NS)
             return
         if at.now() < self._cool_until_ns:
             yield from self._stand_back()

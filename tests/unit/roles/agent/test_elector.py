@@ -145,8 +145,7 @@ def test_a_scheduler_without_progress_costs_the_lease_and_a_pause() -> None:
     assert elector.script == "lease_release"
     assert elector.args[2] == "no_progress"
     elector.answer(view(LeaseCode.RELEASED, holder=""))
-    assert isinstance(elector.step, Sleep)
-    assert elector.step.until_ns - elector.clock.now_ns == 10 * S
+    assert elector.board.header.ineligible_until_ns - elector.clock.now_ns == 10 * S
     elector.around.scheduling = True
     elector.wait()
 

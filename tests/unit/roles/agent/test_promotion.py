@@ -186,6 +186,23 @@ def test_a_lease_that_lies_free_is_wanted_by_nobody_within_two_looks() -> None:
     assert elector.board.header.ineligible_until_ns == 0
 
 
+def test_a_scheduler_that_lives_again_is_seen_before_the_pause_is_over() -> None:
+    """Nobody wakes the elector then, and a lease that nobody else wants would lie free for up to five minutes."""
+    elector = Scripted().stand_by()
+    elector.around.generation, elector.around.failures, elector.around.scheduling = 4, 3, False
+    began_ns = elector.clock.now_ns
+    elector.answer([])
+    elector.wait()
+    elector.around.scheduling = True
+    for _ in range(2):
+        elector.wait()
+        assert elector.script == "lease_view"
+        elector.answer(view(LeaseCode.VIEW, holder=""))
+
+    assert elector.board.header.ineligible_until_ns == 0
+    assert elector.clock.now_ns - began_ns < 5 * S
+
+
 def test_it_stands_again_when_the_lease_is_released_to_it() -> None:
     """A person, or a leader with a wrong clock, asked for it by name."""
     elector = standing_back()
