@@ -29,7 +29,7 @@ from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
 from supervisor.store.queues.sessions import Sessions
-from tests.e2e.chaos_target import CONFIG, HOST, JOBS, Replica, alive, is_in, signal_family
+from tests.e2e.chaos_target import CONFIG, HOST, JOBS, Replica, alive, await_sessions, is_in, signal_family
 from tests.e2e.chaos_verdict import (
     CLUSTER,
     PERIODS_MS,

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import psutil
 
+from supervisor.store.client.sync_client import Store
+from supervisor.store.keys import Keys
+from supervisor.store.queues.sessions import Sessions
+from tests.e2e.chaos_verdict import CLUSTER
 from tests.e2e.trees import Tree
+from tests.kit.waiting import wait_until
 
 KILLS_MAX = 4  # of one slot within the window: the sixth would rightly count as a crash loop
 KILL_WINDOW_S = 130
@@ -96,6 +102,21 @@ def is_in(process: psutil.Process, directory: Path) -> bool:
         return process.cwd() == str(directory)
     except psutil.Error:
         return False
+
+
+def await_sessions(store: Store, trees: Sequence[Tree]) -> None:
+    """Wait until no session is open, or dying, but the two of each of these trees, which run.
+
+    Those of a process that died with its agent are given up when its lease is over.
+    """
+    sessions = Sessions(Keys(CLUSTER))
+    wait_until(lambda: not store.run(sessions.dying()), what="dying sessions to be buried")
+    running = {each["replica"] for tree in trees for each in tree.events("child_started")}
+
+    def is_whole() -> bool:
+        return Counter(name.partition("/")[0] for name in store.run(sessions.list())) == dict.fromkeys(running, 2)
+
+    wait_until(is_whole, what=f"two open sessions of each of {sorted(running)}, and no others")
 
 
 def signal_family(tree: Tree, *, is_pause: bool) -> None:

@@ -11,10 +11,7 @@ from supervisor.store.client.sync_client import Store
 from supervisor.store.election.leases import Leases
 from supervisor.store.keys import Keys
 from supervisor.store.queues.runs import Queues
-from supervisor.store.queues.sessions import Sessions
 from tests.e2e.history import COUNT_MAX, History, read_history
-from tests.e2e.trees import Tree
-from tests.kit.waiting import wait_until
 
 CLUSTER = "chaos"
 PERIODS_MS = {"tick": 500, "line": 1000, "slow": 4_000}
@@ -49,21 +46,6 @@ def dead(store: Store, queue: str) -> set[str]:
     for run in found:
         assert run.crashes >= MAX_CRASHES, f"{run.run_id} is dead without a reason: {run}"
     return {run.run_id for run in found}
-
-
-def await_sessions(store: Store, trees: Sequence[Tree]) -> None:
-    """Wait until no session is open, or dying, but the two of each of these trees, which run.
-
-    Those of a process that died with its agent are given up when its lease is over.
-    """
-    sessions = Sessions(Keys(CLUSTER))
-    wait_until(lambda: not store.run(sessions.dying()), what="dying sessions to be buried")
-    running = {each["replica"] for tree in trees for each in tree.events("child_started")}
-
-    def is_whole() -> bool:
-        return Counter(name.partition("/")[0] for name in store.run(sessions.list())) == dict.fromkeys(running, 2)
-
-    wait_until(is_whole, what=f"two open sessions of each of {sorted(running)}, and no others")
 
 
 def judge(

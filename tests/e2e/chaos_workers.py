@@ -20,8 +20,8 @@ import psutil
 
 from supervisor.core.errors import TenureError
 from tests.e2e.chaos import STOP_S, Chaos
-from tests.e2e.chaos_target import Replica
-from tests.e2e.chaos_verdict import CLUSTER, await_sessions, say
+from tests.e2e.chaos_target import Replica, await_sessions
+from tests.e2e.chaos_verdict import CLUSTER, say
 from tests.e2e.chaos_workers_load import CONFIG, JOBS, LoadProducer, run_ids
 from tests.e2e.chaos_workers_verdict import Verdict, completed, judge, judge_reaped
 from tests.e2e.clock_shim import ClockShim, find_compiler
