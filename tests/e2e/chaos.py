@@ -30,17 +30,7 @@ from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
 from supervisor.store.queues.sessions import Sessions
 from tests.e2e.chaos_target import CONFIG, HOST, JOBS, Replica, alive, await_sessions, is_in, signal_family
-from tests.e2e.chaos_verdict import (
-    CLUSTER,
-    PERIODS_MS,
-    QUEUES,
-    await_sessions,
-    dead,
-    fires,
-    history_of,
-    judge,
-    say,
-)  # fmt: skip
+from tests.e2e.chaos_verdict import CLUSTER, PERIODS_MS, QUEUES, dead, fires, history_of, judge, say
 from tests.e2e.history import History
 from tests.e2e.servers import Server
 from tests.e2e.trees import Tree
