@@ -99,8 +99,12 @@ def test_a_module_that_starts_a_thread_is_refused(short_directory: Path, case: s
 def test_a_signal_before_anything_is_started_ends_the_start(
     start: Callable[..., Tree], short_directory: Path, number: signal.Signals, code: int
 ) -> None:
-    """By a handler: as process 1 of a container the default action would be to ignore it."""
-    (short_directory / "slow.py").write_text("import time\nprint('importing', flush=True)\ntime.sleep(600)\n")
+    """By a handler: as process 1 of a container the default action would be to ignore it.
+
+    The import sleeps in short steps: Python sees a signal that comes just before a call into C only after that call.
+    """
+    slow = "import time\nprint('importing', flush=True)\nwhile True: time.sleep(0.05)\n"
+    (short_directory / "slow.py").write_text(slow)
     (short_directory / "tenure.yaml").write_text("version: 1\njobs: [slow]\n")
     tree = start("early", "--config", "tenure.yaml", "--port", "0")
     wait_until(lambda: "importing" in tree.log_path.read_text(), what="the import to begin")
