@@ -75,6 +75,9 @@ local function add(d, set, now)
   if moment(seeded) then -- what was decided until then is not known any more: all of it may have run, for a backfill
     local unknown = '\nMl0 ' .. moment(seeded) .. ' 0 ' .. whole(now - tonumber(seeded)) .. ' 0'
     redis.call('HSETNX', keys.schedule_state, id, with_counters(unknown, counters('')))
+    if d.pause ~= '' then -- it was paused while the data was away: none of that time is owed
+      redis.call('HSETNX', keys.schedule_paused, id, pause_of(string.sub(d.pause, 2), 'definition', '', now))
+    end
   end
   redis.call('HSET', keys.schedule_mark, id, moment(seeded) or whole(mark))
   return whole((memory and memory.revision or forgotten_revision()) + 1)

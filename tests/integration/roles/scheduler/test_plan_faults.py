@@ -172,6 +172,22 @@ def test_a_loss_of_data_ends_pauses_and_begins_counts_anew_but_for_pauses_of_the
         assert again.maybe_duplicate
 
 
+def test_a_schedule_that_its_definition_pauses_owes_nothing_of_an_outage_that_lost_the_data() -> None:
+    """It was paused before, and is after it."""
+    with planned(every(10, overlap="allow", missed="all", paused=True)) as plan:
+        plan.until(99.5)
+        plan.world.is_server_up = False
+        plan.until(160)
+        plan.server.empty()
+        plan.world.is_server_up = True
+        plan.until(200)
+        plan.run(plan.control.resume(["s"]))
+        plan.world.executed()
+        plan.until(225)
+        assert plan.fired() == [210, 220]
+        assert plan.state().counters.missed == 0
+
+
 @pytest.mark.parametrize("is_sole", [True, False], ids=["it_held_the_lease", "its_lease_had_ended"])
 def test_a_loss_of_data_loses_no_due_time_that_waits_for_its_jitter(*, is_sole: bool) -> None:
     """A leader that began meanwhile remembers no watermark of it, and nobody has decided it."""
