@@ -51,7 +51,7 @@ DECISIONS: Mapping[str, DecisionEvent] = {
     "fires_held": DecisionEvent("error", note="{reason}"),
     "duty_refused": DecisionEvent("error", "duty", "{error}"),
     "queue_refused": DecisionEvent("error", "queue", "{error}"),
-    "session_reclaimed": DecisionEvent("warning", note="runs of session {session} were given back"),
+    "session_reclaimed": DecisionEvent("warning", note="runs of session {session} were taken back"),
     "schedules_declared": DecisionEvent(
         "info", note="{added_count} added, {changed_count} changed, {removed_count} gone"
     ),

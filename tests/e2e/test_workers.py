@@ -13,6 +13,7 @@ import pytest
 from supervisor.core.model import Envelope, Kind, Template
 from supervisor.core.retry import Retry
 from supervisor.store.client.sync_client import Store
+from supervisor.store.event_log import EventLog
 from supervisor.store.keys import Keys
 from supervisor.store.queues.runs import Queues
 from supervisor.store.wire.poll import HistoryEntry
@@ -154,6 +155,11 @@ class Site:
         found = self._store.run(self._queues.dead("default", 100))
         return {each.run_id: (each.error["reason"], each.error.get("detail", ""), each.crashes) for each in found}
 
+    def has_event(self, reason: str, subject: str) -> bool:
+        """Whether an event is on record."""
+        kept = self._store.run(EventLog(Keys("e2e")).read())
+        return any((each.event.reason, each.event.subject) == (reason, subject) for each in kept)
+
     def is_sound(self) -> bool:
         """Whether the queue's own check finds nothing."""
         return self._store.run(self._queues.fsck("default")) == []
@@ -179,6 +185,11 @@ def test_poison_dies_and_its_neighbours_finish(site: Site) -> None:
     wait_until(lambda: "poison" in site.dead(), what="the poison to be dead")
 
     assert site.dead() == {"poison": ("crashed", "SIGSEGV", 2)}
+    told = tree.wait_for("run_dead", run="poison")
+    assert (told["job"], told["error"], told["level"]) == ("e2e.poison", "crashed: SIGSEGV", "error")
+    (counted,) = [line for line in tree.get("/metrics")[1].splitlines() if "e2e.poison" in line and '"dead"' in line]
+    assert counted.endswith(" 1.0")
+    wait_until(lambda: site.has_event("run_dead", "e2e.poison"), what="its event")
     executions = Counter(run_id for run_id, *_ in site.starts())
     assert max(executions[run_id] for run_id in innocents) == 2, "at most one extra run each"
     assert all(executions[run_id] == 1 for run_id in later), "what has crashed alone gets no neighbours again"

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import structlog
 
 from supervisor.core.election.lease import Loss
+from supervisor.core.model import Outcome
 from supervisor.store.election.leases import RENEWALS
-from supervisor.telemetry import event_catalogue
+from supervisor.store.queues.runs import EndedRun
+from supervisor.telemetry import event_catalogue, events
 from supervisor.telemetry.metrics import (
     ELECTION_CAMPAIGNS,
     ELECTION_CANDIDATES,
@@ -26,7 +29,9 @@ from supervisor.telemetry.metrics import (
     ELECTION_TWINS,
     REDIS_ERRORS,
     REDIS_LOST_DATA,
+    RUNS_FINISHED,
     RUNS_RECLAIMED,
+    UNKNOWN_JOB,
 )
 
 _LEVELS = {
@@ -54,6 +59,7 @@ _LEVELS = {
     "queue_refused": "error",
 }
 _RENEWED = {code.value.lower() for code in RENEWALS}
+ENDED_LINES_MAX = 50  # of one call to Redis
 NOT_RESTORED = "pauses, counts of max_runs, buffers"
 """What nobody writes back after a loss of data: of the state of schedules replicas remember watermarks alone."""
 
@@ -75,6 +81,8 @@ class AgentReport:
             self._unanswered(**fields)
         elif event in {"duty_refused", "queue_refused"}:
             self._refused(event, **fields)
+        elif event == "runs_ended":
+            self._ended(**fields)
         elif event == "candidates":
             ELECTION_CANDIDATES.set(fields["count"])
         elif event == "twins":
@@ -109,6 +117,26 @@ class AgentReport:
         REDIS_ERRORS.labels(op=fields.get("duty", "reclaim")).inc()
         if is_new:
             event_catalogue.log(event, fields, level="error")
+
+    def _ended(self, *, runs: Sequence[EndedRun], how: str) -> None:
+        """Report runs that ended with their worker, as that reports ends; of many most lines are folded to one."""
+        for place, run in enumerate(runs):
+            self._end(run, f"{run.reason}: {how}" if how else run.reason, is_folded=place >= ENDED_LINES_MAX)
+        if len(runs) > ENDED_LINES_MAX:
+            self._log.warning("failures_folded", count=len(runs) - ENDED_LINES_MAX, last_error=runs[-1].reason)
+
+    def _end(self, run: EndedRun, error: str, *, is_folded: bool) -> None:
+        job, facts = run.job or UNKNOWN_JOB, {"run": run.run_id, "attempt": run.attempt, "queue": run.queue}
+        if run.schedule:
+            facts["schedule"] = run.schedule
+        name, level, told = "run_cancelled", "info", {"all"}
+        if run.outcome is Outcome.DEAD:
+            name, level, told = "run_dead", "error", {"failures", "all"}
+        RUNS_FINISHED.labels(run.queue, job, run.outcome.value).inc()
+        if not is_folded:
+            getattr(self._log, level)(name, job=job, outcome=run.outcome.value, error=error, **facts)
+        if events.run_events() in told:
+            events.record(name, error, subject=job, level=level, is_logged=True, **facts)
 
     def _count(self, event: str, fields: dict[str, Any]) -> None:
         if event == "leader_acquired":

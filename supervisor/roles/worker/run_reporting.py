@@ -145,7 +145,12 @@ class RunReporter:
             (log.error if is_urgent else log.warning)(event, **identity(fetched), outcome=outcome.value, **fields)
         else:
             self._failures.add(fetched.envelope.template.job, outcome, 0.0, event)
-        self._failure(fetched, outcome, event)
+        self._failure(fetched, outcome, str(fields.get("error", event)))
+
+    def ended_by_stop(self, fetched: FetchedRun, outcome: Outcome, now_ns: int, reason: str) -> None:
+        """Report a run that the stop of its process ended: it must not run twice, or was to end anyway."""
+        metrics.RUNS_FINISHED.labels(fetched.queue, fetched.envelope.template.job, outcome.value).inc()
+        self.refused(_name(outcome), fetched, outcome, now_ns, error=reason)
 
     def _failure(self, fetched: FetchedRun, outcome: Outcome, why: str) -> None:
         """Report a failure for people; a run that is only late or given back did not fail."""

@@ -144,9 +144,13 @@ class WorkerRuntime:
                 return
             batch, handed = interrupted[handed:], len(interrupted)
             items = [(run.queue, run.envelope.id, only(Release.INTERRUPTED, run)) for run in batch]
-            yield self.queues.release_runs(
+            released = yield self.queues.release_runs(
                 session=self._session, items=items, history=self.limits.history, dead_cap=self.limits.dead
             )
+            of = {(run.queue, run.envelope.id): run for run in batch}
+            for each in released.ended:
+                fetched = of[each.queue, each.run_id]
+                self.executor.ends.ended_by_stop(fetched, each.outcome, self.clock.elapsed_ns(), each.reason)
             for run in batch:
                 self.presence.settled((run.queue, run.envelope.id), run.attempt, run.fetched_ms)
         if is_empty() and not self.polls.refused_acks:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from supervisor.core.model import Envelope, Release
+from supervisor.core.model import Envelope, Outcome, Release
 from supervisor.core.names import check_name
 from supervisor.store.queues.reads import (
     Page,
@@ -50,6 +50,31 @@ class Enqueued(NamedTuple):
     is_duplicate: bool = False  # refused, because another unfinished run holds its unique key
     is_full: bool = False  # refused, because as many runs wait in its queue as may
     is_taken: bool = False  # refused, because its id is that of another job's run, or has other arguments
+
+
+@dataclass(frozen=True, slots=True)
+class EndedRun:
+    """A run that ended when it was taken from its session: it is not to run again."""
+
+    queue: str
+    run_id: str
+    reason: str  # crashed, lost or cancelled
+    attempt: int
+    job: str  # empty: its envelope cannot be read
+    schedule: str  # empty: of none
+
+    @property
+    def outcome(self) -> Outcome:
+        """The same as the end of an attempt."""
+        return Outcome.CANCELLED if self.reason == "cancelled" else Outcome.DEAD
+
+
+@dataclass(frozen=True, slots=True)
+class Released:
+    """Result of giving runs back."""
+
+    count: int  # how many the session still held
+    ended: list[EndedRun]  # those of them that did not go back
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +146,8 @@ class Queues(TurnCalls, QueueReads):
         dead_cap: int = DEAD_CAP,
         history: int = HISTORY,
         detail: str = "",
-    ) -> Call[int]:
-        """Give back runs that ``session`` holds, as (queue, run id, why); returns how many it still held.
+    ) -> Call[Released]:
+        """Give back runs that ``session`` holds, as (queue, run id, why); returns what became of those it still held.
 
         Why is a ``Release``, or the result of ``only``.
 
@@ -134,7 +159,7 @@ class Queues(TurnCalls, QueueReads):
         cut = detail.encode()[:DETAIL_BYTES_MAX].decode(errors="ignore")  # no half of a character
         flat = [str(value) for item in items for value in item]
         args = {"session": session, "history": history, "dead_cap": dead_cap, "detail": cut, "items": flat}
-        return self._call("release_runs", args, int)
+        return self._call("release_runs", args, _released)
 
     def held(self, *, session: str, queue: str, cursor: str = "0") -> Call[Page[tuple[str, int, int]]]:
         """Read id, attempt and ``fetched_ms`` of the runs of ``queue`` that a session holds; begin with "0"."""
@@ -208,6 +233,14 @@ def _enqueued(ids: Sequence[str], reply: bytes) -> list[Enqueued]:
         else Enqueued(run_id, is_new=digit == "1", is_full=digit == "3", is_taken=digit == "4")
         for run_id, digit in zip(ids, digits, strict=True)
     ]
+
+
+def _released(reply: Any) -> Released:
+    ended = [
+        EndedRun(text(queue), text(run_id), text(reason), number(attempt), text(job), text(schedule))
+        for queue, run_id, reason, attempt, job, schedule in chunks(reply[1:], 6)
+    ]
+    return Released(number(reply[0]), ended)
 
 
 def _unwanted(reply: Any) -> UnwantedPage:

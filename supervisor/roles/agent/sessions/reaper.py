@@ -5,10 +5,11 @@ Guarantees
     acknowledge; its runs go back next; it is forgotten last. A reaper that dies in between
     leaves the session in ``dying``, where the next one finds it. Two reapers at once are
     harmless: a run goes back once. A queue that Redis refuses is reported once and left out: the session stays in
-    ``dying`` for its sake, and its runs of the others go back.
+    ``dying`` for its sake, and its runs of the others go back. A run that ends instead is reported as ended.
 
 Does not guarantee
     Fair blame for a session that another reaper left behind: its runs count as interrupted.
+    A report of runs that ended in a call whose reply was lost: Redis has the record.
 """
 
 from __future__ import annotations
@@ -184,4 +185,5 @@ class Reaper:
             call = self._queues.release_runs(
                 session=session, items=batch, dead_cap=self._dead_cap, history=self._history, detail=how
             )
-            self._run(call)
+            if ended := self._run(call).ended:
+                self._report("runs_ended", runs=ended, how=how)

@@ -40,7 +40,6 @@ from supervisor.telemetry.masking import mask_text, text_of
 MESSAGE_BYTES_MAX = 1024
 TRACEBACK_BYTES_MAX = 4096 - 1024 - 512  # with the message and the names, one error stays under 4 KiB
 NOTE_CHARS_MAX = 200
-UNKNOWN_JOB = "unknown"  # in metrics: names that no module registered are not bounded
 UNKNOWN_DELAY_MS = STILL_HERE_DELAY_MS = 5_000
 UNKNOWN_GRACE_NS = 600 * SECOND_NS
 log = structlog.get_logger("tenure.worker")
@@ -203,7 +202,7 @@ class Refusals:
     def bury(self, broken: BrokenRun) -> Ack:
         """Return the acknowledgement of a run that cannot be read: no version that reads it is likely to come."""
         log.error("run_unreadable", run=broken.run_id, queue=broken.queue, reason=broken.reason)
-        metrics.RUNS_FINISHED.labels(broken.queue, UNKNOWN_JOB, Outcome.DEAD.value).inc()
+        metrics.RUNS_FINISHED.labels(broken.queue, metrics.UNKNOWN_JOB, Outcome.DEAD.value).inc()
         failure = Failure(type="UnreadableRun", message=_message(broken.reason), worker=self._worker)
         now_ms = self._clock.wall_ms()
         return Ack(
@@ -261,7 +260,7 @@ class Refusals:
         outcome = Outcome.DEAD if is_dead else Outcome.GIVEBACK
         what = "profile_unknown" if isinstance(error, UnknownProfileError) else "job_unknown"
         self._ends.refused(what, fetched, outcome, now_ns, refused_s=(now_ns - since_ns) // 10**9, reason=str(error))
-        metrics.RUNS_FINISHED.labels(fetched.queue, UNKNOWN_JOB, outcome.value).inc()
+        metrics.RUNS_FINISHED.labels(fetched.queue, metrics.UNKNOWN_JOB, outcome.value).inc()
         if not is_dead:
             return self.give_back(fetched, delay_ms=UNKNOWN_DELAY_MS)
         self.unknown_runs.pop(key, None)

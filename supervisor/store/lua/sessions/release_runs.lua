@@ -11,8 +11,10 @@
 -- Includes  room
 --           run
 --
--- Returns  how many were given back. One that the session does not hold is left alone, so that two callers, or one
---          that repeats itself, do no harm.
+-- Returns  how many the session held, then for each of these that ended instead of going back
+--          queue, id, why (crashed, lost or cancelled), attempt, job, schedule; the last two empty where nobody can read them
+--
+-- One that the session does not hold is left alone, so that two callers, or one that repeats itself, do no harm.
 --
 -- To the head of those that wait, for its concurrency key and its rate too. A crash is charged, and the run goes on alone: the
 -- first time at once, since machines kill processes, too, then after 5 and 30 s, so that a poisonous one cannot storm; at its
@@ -21,7 +23,7 @@
 -- between, runs alone, and is dead at LOSSES_MAX. What must not run twice and may have begun is dead: "lost". A run whose
 -- end a person asked for, which its worker did not live to obey, ends cancelled.
 local FIELDS, DELAYS_MS, CRASHES_MAX = 3, { 0, 5000, 30000 }, 1000 -- as in job_options
-local LOSSES_MAX = 6
+local LOSSES_MAX, NAME_MAX = 6, 255
 local HOW = { unstarted = true, interrupted = true, vanished = true, crashed = true, suspect = true, precrashed = true,
   presuspect = true }
 local detail = string.gsub(string.sub(detail or '', 1, 200), '[%c|]', '/')
@@ -47,12 +49,24 @@ end
 
 local now = now_ms()
 
-local function kill(queue, id, attempt, template, reason)
+local reply = { 0 }
+
+local function name(value) return type(value) == 'string' and string.sub(value, 1, NAME_MAX) or '' end
+
+local function tell(queue, id, why, attempt, data)
+  local template, envelope = template_of(data)
+  for _, value in ipairs({ queue, id, why, whole(natural(attempt) or 0), name(template['job']), name(envelope['schedule']) }) do
+    reply[#reply + 1] = value
+  end
+end
+
+local function kill(queue, id, attempt, data, reason)
   local err = cjson.encode({ reason = reason, session = session, attempt = natural(attempt) or 0, at_ms = whole(now),
     detail = detail ~= '' and detail or nil })
   give_up(queue, id, now, dead_cap, err)
   live_remove('', id, 'dead')
   count_add(queue, 'dead', 1)
+  tell(queue, id, reason, attempt, data)
   return reason
 end
 
@@ -76,16 +90,16 @@ local function put_back(queue, id, how, has_begun, attempt, data, template)
   if crashes + interrupts + attempts > 0 then
     redis.call('HSET', keys.att(queue), id, whole(attempts) .. ',' .. whole(crashes) .. ',' .. whole(interrupts))
   end
-  if has_begun and template['at_most_once'] == true then return kill(queue, id, attempt, template, 'lost') end
+  if has_begun and template['at_most_once'] == true then return kill(queue, id, attempt, data, 'lost') end
   local losses = how == 'vanished' and losses_of(queue, id, attempt) or 0
   if how == 'interrupted' then
     forget_losses(queue, id)
   end
-  if losses >= LOSSES_MAX then return kill(queue, id, attempt, template, 'crashed') end
+  if losses >= LOSSES_MAX then return kill(queue, id, attempt, data, 'crashed') end
   local pause = 0
   if how == 'crashed' then
     if crashes >= math.min(CRASHES_MAX, tonumber(template['max_crashes']) or 3) then
-      return kill(queue, id, attempt, template, 'crashed')
+      return kill(queue, id, attempt, data, 'crashed')
     end
     pause = DELAYS_MS[math.min(crashes, #DELAYS_MS)]
   end
@@ -105,7 +119,6 @@ local function note(queue, id, outcome, attempt, fetched, template)
   history_add(queue, history, id, outcome, job, reclaimed, now, attempt or '', session, fetched or '')
 end
 
-local released = 0
 for i = #ARGV - FIELDS + 1, FIRST, -FIELDS do -- backwards: the head keeps their order
   local queue, id, asked, fence = ARGV[i], ARGV[i + 1], string.match(ARGV[i + 2], '^(%l+) ?(.*)$')
   local how = string.gsub(asked, '^pre', '')
@@ -116,12 +129,13 @@ for i = #ARGV - FIELDS + 1, FIRST, -FIELDS do -- backwards: the head keeps their
     local data = redis.call('HGET', keys.data(queue), id)
     redis.call('HDEL', keys.run(queue), id)
     release_all(queue, { id }, false)
-    released = released + 1
+    reply[1] = reply[1] + 1
     if data and is_cancelled(queue, id, token) then
       redis.call('HDEL', keys.data(queue), id)
       forget(queue, '', id)
       count_add(queue, 'cancelled', 1)
       note(queue, id, 'cancelled', attempt, fetched, (template_of(data)))
+      tell(queue, id, 'cancelled', attempt, data)
     elseif data then
       local template = template_of(data)
       local ended = put_back(queue, id, how, has_begun, attempt, data, template)
@@ -135,4 +149,4 @@ for i = #ARGV - FIELDS + 1, FIRST, -FIELDS do -- backwards: the head keeps their
     end
   end
 end
-return released
+return reply

@@ -11,7 +11,7 @@ from supervisor.core.supervision.crash_blame import Death
 from supervisor.core.supervision.scoreboard import Inflight, execution_hash
 from supervisor.core.supervision.states import RunState
 from supervisor.roles.agent.sessions.reaper import Reaper
-from supervisor.store.queues.runs import Queues
+from supervisor.store.queues.runs import EndedRun, Queues
 from supervisor.store.queues.sessions import Sessions
 from supervisor.store.wire.poll import Ack
 from tests.kit.servers import Server
@@ -147,6 +147,18 @@ def test_orphans_are_swept_and_others_are_not(server: Server) -> None:
     assert bench.fetch("r2/worker-cpu-0/1", "q1", "q2", "q3") == ["orphan"]
 
 
+def test_an_orphan_that_must_not_run_twice_is_reported(server: Server) -> None:
+    """Nobody else would ever say that it was lost."""
+    bench = Bench(server)
+    template = Template(job="j", kind=Kind.SYNC, at_most_once=True)
+    bench.store.run(bench.queues.enqueue(nonce="n", envelopes=[Envelope(id="once", template=template)]))
+    assert bench.fetch("ghost/worker-cpu-0/1", "default") == ["once"]
+    bench.store.run(bench.sessions.close("ghost/worker-cpu-0/1"))
+    bench.reaper.sweep_orphans()
+
+    assert bench.told[0]["runs"] == [EndedRun("default", "once", "lost", 1, "j", "")]
+
+
 def test_a_run_that_took_its_process_down_too_often_is_dead_and_says_of_what(server: Server) -> None:
     """Whoever looks at it must not have to search the logs of the machine on which it died."""
     bench = Bench(server)
@@ -159,7 +171,9 @@ def test_a_run_that_took_its_process_down_too_often_is_dead_and_says_of_what(ser
     (dead,) = bench.store.run(bench.queues.dead("default"))
     assert (dead.error["reason"], dead.error["detail"], dead.crashes) == ("crashed", "SIGSEGV", 1)
     assert bench.store.run(bench.queues.recent("default"))[0].note == "reclaimed: SIGSEGV"
-    assert bench.told[-1]["how"] == "SIGSEGV"
+    assert [each["event"] for each in bench.told] == ["runs_ended", "session_reclaimed"]
+    assert bench.told[0]["runs"] == [EndedRun("default", "poison", "crashed", 1, "j", "")]
+    assert [each["how"] for each in bench.told] == ["SIGSEGV"] * 2
 
 
 @pytest.mark.parametrize("stage", [None, *list(RunState)[1:]])

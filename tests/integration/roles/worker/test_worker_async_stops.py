@@ -6,13 +6,17 @@ import asyncio
 import signal
 
 import pytest
+from structlog.testing import capture_logs
 
 from supervisor.core.model import Kind
 from supervisor.core.supervision.states import ChildState, Phase, RunState
 from supervisor.roles.worker.pools import async_pool
 from supervisor.roles.worker.pools.async_pool import AsyncPool
+from supervisor.telemetry import events, metrics
+from supervisor.telemetry.events import Mailbox
 from tenure import Retry, job
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
+from tests.kit.mailboxes import arrived
 
 
 async def test_a_drain_finishes_what_runs_and_leaves_the_rest_in_the_queue(shop: WorkerKit) -> None:
@@ -82,6 +86,34 @@ async def test_quitting_hands_runs_back_uncharged(shop: WorkerKit) -> None:
     assert shop.state(run_id) == "queued"
     assert shop.store.raw.hget(shop.server.keys.queue("default").att, run_id) == b"0,0,1"
     shop.assert_clean()
+
+
+async def test_a_run_that_must_not_run_twice_is_told_as_dead_by_the_process_that_a_stop_ends(
+    shop: WorkerKit, mailbox: Mailbox
+) -> None:
+    """It is lost by the very call that hands it back, and no agent will find it."""
+    events.attach(mailbox.write_fd, replica="r1", role="worker-io-0")
+    started = asyncio.Event()
+
+    @job("once", delivery="at_most_once")
+    async def once() -> None:
+        started.set()
+        await asyncio.Event().wait()
+
+    run_id = shop.enqueue("once")
+    counter = metrics.RUNS_FINISHED.labels("default", "once", "dead")
+    before = counter._value.get()
+    with capture_logs() as lines:
+        async with shop.worker() as pool:
+            await until(started.is_set, what="the start")
+            shop.ask_to_go()
+            pool.quit()
+
+    assert shop.state(run_id) == "dead"
+    (line,) = [each for each in lines if each["event"] == "run_dead"]
+    assert (line["log_level"], line["run"], line["job"], line["error"]) == ("error", run_id, "once", "lost")
+    assert counter._value.get() == before + 1
+    assert [(each.reason, each.subject, each.note) for each in arrived(mailbox)] == [("run_dead", "once", "lost")]
 
 
 async def test_a_process_that_nobody_asked_to_quit_leaves_its_runs_to_whoever_judges_its_death(shop: WorkerKit) -> None:

@@ -217,7 +217,9 @@ def test_memory_that_is_full_keeps_no_worker_out_and_no_leader(world: StoreCalls
         world.run(control.cancel([("default", "asked")], kill_ms=1))
         assert world.run(world.queues.unwanted([S]))
         assert world.run(world.sessions.condemn(S, None))
-        assert world.run(world.queues.release_runs(session=S, items=[("default", "held", Release.INTERRUPTED)])) == 1
+        assert (
+            world.run(world.queues.release_runs(session=S, items=[("default", "held", Release.INTERRUPTED)])).count == 1
+        )
         world.run(world.sessions.bury(S))
         assert world.fetch("r.2/w-0/1", want=1) == ["held"]
         assert world.ack("r.2/w-0/1", "held").stale == []

@@ -19,7 +19,7 @@ S, Z = "r.1/w-0/1", "r.1/w-1/1"
 
 def release(world: StoreCalls, session: str, run_id: str, how: Release) -> int:
     """Give a run back for a worker that is gone."""
-    count: int = world.run(world.queues.release_runs(session=session, items=[("default", run_id, how)]))
+    count: int = world.run(world.queues.release_runs(session=session, items=[("default", run_id, how)])).count
     return count
 
 
@@ -223,7 +223,7 @@ def test_a_suspect_keeps_its_lane_while_its_slot_is_taken(world: StoreCalls) -> 
     world.enqueue(limited("a"), limited("b", 2), envelope("c"))
     assert world.fetch(S) == ["a", "b", "c"]
     items = [("default", run_id, Release.SUSPECT) for run_id in ("a", "c")]
-    assert world.run(world.queues.release_runs(session=S, items=items)) == 2
+    assert world.run(world.queues.release_runs(session=S, items=items)).count == 2
     found = world.fetch(Z, want_suspect=True) or world.fetch(Z, want_suspect=True)  # the first turn may meet a first
     assert found == ["c"]
     world.ack(S, "b")

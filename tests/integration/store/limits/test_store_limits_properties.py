@@ -81,7 +81,7 @@ class Shop:
         session = self.draw.choice(list(SESSIONS))
         items = [(queue, run_id, self.draw.choice(RELEASES)) for run_id, (queue, _) in self.held[session].items()]
         if items:
-            assert self.world.run(self.world.queues.release_runs(session=session, items=items)) == len(items)
+            assert self.world.run(self.world.queues.release_runs(session=session, items=items)).count == len(items)
             self.held[session] = {}
 
     def cancel(self) -> None:

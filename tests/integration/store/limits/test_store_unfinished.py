@@ -27,7 +27,7 @@ def come_back(world: StoreCalls, how: str, *run_ids: str, queue: str = "default"
         assert world.turn(S, acks=acks).stale == []
     else:
         items = [(queue, run_id, Release(how)) for run_id in run_ids]
-        assert world.run(world.queues.release_runs(session=S, items=items)) == len(run_ids)
+        assert world.run(world.queues.release_runs(session=S, items=items)).count == len(run_ids)
 
 
 def begun_in_turn(world: StoreCalls) -> list[str]:

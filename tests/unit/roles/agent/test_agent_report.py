@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 from structlog.testing import capture_logs
 
-from supervisor.roles.agent.reporting import NOT_RESTORED, AgentReport
+from supervisor.roles.agent.reporting import ENDED_LINES_MAX, NOT_RESTORED, AgentReport
+from supervisor.store.queues.runs import EndedRun
 from supervisor.telemetry import events, metrics
+from supervisor.telemetry.events import Mailbox
+from tests.kit.mailboxes import arrived
 
 
 def value(counter: object, **labels: str) -> float:
@@ -88,6 +91,54 @@ def test_transitions_and_reclaimed_runs_are_told_and_counted() -> None:
     assert [line["event"] for line in lines] == ["leader_acquired", "session_reclaimed"]
     assert lines[1]["runs"] == 3
     assert value(metrics.RUNS_RECLAIMED, reason="crashed") == before + 1
+
+
+DEAD = EndedRun("q", "r1", "crashed", 3, "bill", "nightly")
+CANCELLED = EndedRun("q", "r2", "cancelled", 1, "bill", "")
+
+
+@pytest.mark.parametrize(
+    ("runs", "expected"),
+    [("failures", ["run_dead", "run_dead"]), ("all", ["run_dead", "run_cancelled", "run_dead"]), ("none", [])],
+)
+def test_runs_that_ended_with_their_worker_are_told_as_a_worker_tells_them(
+    mailbox: Mailbox, runs: str, expected: list[str]
+) -> None:
+    """Same line, event and series: an alarm on dead runs, or whoever reads a webhook, need not know who found out."""
+    events.attach(mailbox.write_fd, replica="r1", role="agent", runs=runs)
+    counter = metrics.RUNS_FINISHED
+    series = [("bill", "dead"), ("bill", "cancelled"), ("unknown", "dead")]
+    before = [value(counter, queue="q", job=job, outcome=outcome) for job, outcome in series]
+    ended = [DEAD, CANCELLED, EndedRun("q", "r3", "lost", 0, "", "")]
+    with capture_logs() as lines:
+        AgentReport()("runs_ended", runs=ended, how="killed at a hard timeout")
+
+    assert [(line["log_level"], line["event"], line["run"], line["job"]) for line in lines] == [
+        ("error", "run_dead", "r1", "bill"),
+        ("info", "run_cancelled", "r2", "bill"),
+        ("error", "run_dead", "r3", "unknown"),
+    ]
+    assert (lines[0]["error"], lines[0]["attempt"], lines[0]["queue"], lines[0]["schedule"]) == (
+        "crashed: killed at a hard timeout", 3, "q", "nightly",
+    )  # fmt: skip
+    after = [value(counter, queue="q", job=job, outcome=outcome) for job, outcome in series]
+    assert [now - then for now, then in zip(after, before, strict=True)] == [1, 1, 1]
+    told = arrived(mailbox)
+    assert [event.reason for event in told] == expected
+    assert [(event.subject, event.note, event.fields["run"]) for event in told][:1] == [
+        ("bill", "crashed: killed at a hard timeout", "r1")
+    ][: len(expected)]
+
+
+def test_many_runs_that_ended_with_their_worker_are_few_lines() -> None:
+    """A pool of a thousand at_most_once runs dies at once: each is counted, and lines are folded."""
+    before = value(metrics.RUNS_FINISHED, queue="q", job="bill", outcome="dead")
+    with capture_logs() as lines:
+        AgentReport()("runs_ended", runs=[DEAD] * (ENDED_LINES_MAX + 7), how="")
+
+    assert [line["event"] for line in lines] == ["run_dead"] * ENDED_LINES_MAX + ["failures_folded"]
+    assert (lines[-1]["count"], lines[-1]["last_error"]) == (7, "crashed")
+    assert value(metrics.RUNS_FINISHED, queue="q", job="bill", outcome="dead") == before + ENDED_LINES_MAX + 7
 
 
 def test_the_election_is_counted_as_dashboards_need_it() -> None:
