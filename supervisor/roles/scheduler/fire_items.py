@@ -322,7 +322,7 @@ def _paused(seen: Seen, known: CompiledSchedule, moment: DecisionTime, *, is_spe
         return Evaluation(_unless_there(seen, PlanItem(seen, until_ms, wait=known.wait)))
     # The time of the pause never counts as missed, unless that is wanted. What was due before and after it does.
     is_owed = known.definition.on_resume == "catchup"
-    if isinstance(due_ms, int) and not (is_owed or is_spent or seen.counters.completed_ms):
+    if isinstance(due_ms, int) and due_ms < 10**15 and not (is_owed or is_spent or seen.counters.completed_ms):
         owed_ms = min(due_ms, until_ms)
         ready = prepare(seen.schedule, known, seen.mark_ms, after_ms=seen.counters.after_ms, live=seen.live)
         if ready is not None and ready.fire_ms <= owed_ms:

@@ -15,12 +15,12 @@ end
 
 -- When a pause ends by itself; nil: not.
 local function end_of(paused)
-  return natural(string.match(paused or '', '"until_ms":(%d+)'))
+  return natural(string.match(paused or '', '"until_ms"%s*:%s*(%d+)'))
 end
 
 -- Until when what was due may be undecided, and is owed once the pause is over; nil: nothing is.
 local function due_of(paused)
-  return natural(string.match(paused or '', '"due_ms":(%d+)'))
+  return natural(string.match(paused or '', '"due_ms"%s*:%s*(%d+)'))
 end
 
 local function with_due(paused, due)

@@ -85,7 +85,7 @@ local function plan(i)
   if revision ~= seen or (redis.call('HGET', keys.schedule_paused, id) or '') ~= pause then return 'STALE' end
   if (moment(redis.call('HGET', keys.schedule_mark, id)) or '0') ~= mark then return 'DUP' end
   if read_as(score) ~= tonumber(planned) then return 'MOVED' end
-  local ends = set_pause == '-' and string.match(pause, '"until_ms":(%d+)') or completed == '-' and next_ms
+  local ends = set_pause == '-' and string.match(pause, '"until_ms"%s*:%s*(%d+)') or completed == '-' and next_ms
   if ends and ends ~= '' and tonumber(ends) > now then return 'SKEWED' end
   if completed == '-' then
     delete(id)

@@ -7,6 +7,7 @@ import pytest
 from supervisor.store.key_table import KEY_TABLE, PIECES
 from supervisor.store.schedules.reads import Views
 from supervisor.testing.cluster import Cluster, ClusterFactory
+from tests.integration.roles.scheduler.planned import EPOCH_MS, every, planned
 from tests.kit.shares import share
 
 ROWS = {row.name: row for row in KEY_TABLE if row.type not in {"none", "channel"}}
@@ -137,3 +138,19 @@ def test_numbers_of_thousands_of_digits_count_as_none(key: str) -> None:
         (shown,) = server.execute(Views(server.keys).inspect(["s0"]))
         assert shown.record is not None
         assert (shown.record.completed_ms, shown.record.expected) == (0, None)
+
+
+@pytest.mark.parametrize("due", ["9" * 17, str(EPOCH_MS + 35_000), "-5", "1.5"])
+def test_what_a_pause_in_other_json_owes_is_read_alike_by_leader_and_script(due: str) -> None:
+    """Else a pause that is over stays: the leader fires what the script takes for paused."""
+    with planned() as plan:
+        plan.upsert(every(10, overlap="allow", missed="all"))
+        plan.until(15)
+        plan.leader.kill_scheduler()
+        plan.until(36)
+        pause = f'{{"until_ms" : {EPOCH_MS + 35_000}, "due_ms" : {due}}}'
+        plan.server.store.raw.hset(plan.keys.schedule_paused, "s", pause)
+        plan.leader.start_scheduler()
+        plan.until(55)
+        assert plan.fired()[-2:] == [40, 50]
+        assert not plan.server.store.fields(plan.keys.schedule_paused)
