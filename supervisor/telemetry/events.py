@@ -304,7 +304,7 @@ def _plain(fields: dict[str, Any]) -> dict[str, Value]:
         if not (value is None or isinstance(value, bool | int | float)):
             is_list = isinstance(value, list)
             value = _text(", ".join(map(str, value)) if is_list else str(value), VALUE_CHARS_MAX)
-        found[str(name)[:REASON_CHARS_MAX]] = value
+        found[mask_text(str(name), REASON_CHARS_MAX)[:REASON_CHARS_MAX]] = value
     return found
 
 

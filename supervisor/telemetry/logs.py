@@ -38,7 +38,7 @@ from supervisor.telemetry.log_lines.render import (
     render_json,
     run_line,
 )
-from supervisor.telemetry.masking import TEXT_CHARS_MAX, mask, mask_entry, text_of
+from supervisor.telemetry.masking import NAME_CHARS_MAX, TEXT_CHARS_MAX, mask, mask_entry, mask_text, text_of
 from supervisor.telemetry.run_context import bind_run, heard, merge_run
 
 __all__ = ["LEVELS", "bind_run", "configure", "look", "retune"]
@@ -127,7 +127,8 @@ class _Output:
             shown = exception_text if self.is_console else exception_fields
             event.update(shown(sys.exc_info() if exc_info is True else exc_info))
         for name, value in event.items():
-            fields[f"{name}_" if name in _RESERVED else name] = mask_entry(name, value, also=also, chars=chars)
+            shown_name = f"{name}_" if name in _RESERVED else mask_text(name, NAME_CHARS_MAX)
+            fields[shown_name] = mask_entry(name, value, also=also, chars=chars)
         if self.sink.dropped:
             fields["lines_dropped"] = self.sink.dropped
         if self.sink.problem:

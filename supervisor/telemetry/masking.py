@@ -3,7 +3,7 @@
 Masks by name and by shape, so it is the second line of defence: settings keep their secrets in ``SecretStr``.
 
 Guarantees
-    Time linear in the shown text, not in the given one: a text is cut first, then masked.
+    Time linear in the shown text, not in the given one: a text is cut first, then masked, and so is a name.
     A secret that the cut divides is masked, as far as it is shown.
     A value that cannot be shown, because its ``repr`` raises, is named instead: nobody who logs gets an error.
 
@@ -26,6 +26,9 @@ from supervisor.core.network import MARK, find_userinfo
 MASK = "***"
 ITEMS_MAX = 100
 """Further items of a sequence are left out."""
+
+NAME_CHARS_MAX = 200
+"""Of a longer name the start is shown; whether it is a secret's is seen by its two ends."""
 
 DEPTH_MAX = 6
 """Deeper values are masked whole: nothing worth reading nests further."""
@@ -100,16 +103,24 @@ _OWN_HEADER = re.compile(
 _PRIVATE_KEY = re.compile(
     r"-----BEGIN (?:[A-Z0-9]{1,16} ){0,3}PRIVATE KEY-----(?P<value>(?:[^-]|-(?!----))*)"
 )  # PEM: RFC 7468
+# Each shape, and a URL, has something that is not in here: most names and many values are such words.
+_WORD = re.compile(r"[\w./-]{0,200}")
 _SHAPES = (_ASSIGNED, _ENTRY, _HEADER, _BEARER, _FLAG, _LINE, _COOKIE, _OWN_HEADER, _PRIVATE_KEY)
 
 
-@lru_cache(maxsize=2048)
 def is_secret_name(name: str) -> bool:
     """Return whether a value under ``name`` is to be hidden.
 
     By whole words, because ``access_token`` hides and ``tokens_deleted`` is a count; or by its end, as in text
     (``PGPASSWORD``).
     """
+    if len(name) > NAME_CHARS_MAX:
+        name = f"{name[: NAME_CHARS_MAX // 2]} {name[-NAME_CHARS_MAX // 2 :]}"
+    return _is_secret(name)
+
+
+@lru_cache(maxsize=2048)
+def _is_secret(name: str) -> bool:
     words = [word.lower() for word in _WORDS.findall(name)]
     if not words:
         return False
@@ -152,6 +163,8 @@ def mask_text(text: str, chars: int = TEXT_CHARS_MAX, *, hidden: tuple[str, ...]
         hidden: the texts to hide; None: those that are hidden now.
     """
     hidden = _hidden if hidden is None else hidden
+    if not hidden and len(text) <= chars and _WORD.fullmatch(text):
+        return text
     seen = text[: chars + max((_OVERLAP_CHARS, *map(len, hidden)))]
     shown: list[str] = []
     at = 0
@@ -211,17 +224,31 @@ def _mask(value: Any, depth: int, also: frozenset[str], chars: int) -> Any:
     if isinstance(value, Mapping | list | tuple | set | frozenset) and depth >= DEPTH_MAX:
         return MASK
     if isinstance(value, Mapping):
-        return {
-            str(key): mask_entry(str(key), item, depth=depth + 1, also=also, chars=chars) for key, item in value.items()
-        }
+        return _mask_mapping(value, depth, also, chars)
     if isinstance(value, list | tuple | set | frozenset):
         return [mask(item, depth=depth + 1, also=also, chars=chars) for item in islice(value, ITEMS_MAX)]
     # Anything else shows itself as text, because an encoder would walk its fields past this mask.
     return mask(value.value, depth=depth, chars=chars) if isinstance(value, Enum) else mask_text(str(value), chars)
 
 
+def _mask_mapping(value: Mapping[Any, Any], depth: int, also: frozenset[str], chars: int) -> dict[str, Any]:
+    shown: dict[str, Any] = {}
+    for key, item in value.items():
+        whole = str(key)
+        name = mask_text(whole, NAME_CHARS_MAX)  # it can be a URL, a header or a flag
+        if name in shown:  # two names that differ in a secret
+            name = f"{name} ({len(shown) + 1})"
+        shown[name] = mask_entry(whole, item, depth=depth + 1, also=also, chars=chars)
+    return shown
+
+
 def mask_entry(
-    name: str, value: Any, *, depth: int = 0, also: frozenset[str] = _NO_NAMES, chars: int = TEXT_CHARS_MAX
+    name: str,
+    value: Any,
+    *,
+    depth: int = 0,
+    also: frozenset[str] = _NO_NAMES,
+    chars: int = TEXT_CHARS_MAX,
 ) -> Any:
     """Return ``value``, found under ``name``, masked for print; nothing, if that is among ``also``."""
     if name in also and value is not None:

@@ -65,7 +65,12 @@ def test_an_event_is_a_line_of_the_log_unless_there_is_one(mailbox: Mailbox) -> 
 def test_no_secret_and_nothing_large_travels(mailbox: Mailbox) -> None:
     """Notes come from errors, and errors hold what they hold."""
     events.record(
-        "run_failed", "password=hunter2 " + "x" * 9000, token="hunter2", many=["a", "b"], deep={"pwd": "hunter2"}
+        "run_failed",
+        "password=hunter2 " + "x" * 9000,
+        token="hunter2",
+        many=["a", "b"],
+        deep={"pwd": "hunter2"},
+        **{"redis://:hunter2@h": 3},
     )
 
     (event,) = arrived(mailbox)

@@ -213,11 +213,13 @@ def test_libraries_and_warnings_come_out_in_the_same_form() -> None:
 
 
 def test_secrets_are_masked_wherever_they_stand() -> None:
-    """In the event, in a field, under a name, inside a mapping."""
+    """In the event, in a field, under a name, inside a mapping, in a name."""
     out = io.StringIO()
 
     start(out).info("to redis://:hunter2@h", url="http://u:hunter2@h", password="hunter2", args={"token": "hunter2"})
+    start(out).info("lag", seconds={"redis://u:hunter2@h": 3}, **{"redis://:hunter2@h": 3})
 
+    assert out.getvalue().count('"redis://***@h":3') == 2
     assert "hunter2" not in out.getvalue()
 
 

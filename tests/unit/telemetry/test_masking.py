@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from enum import Enum
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from supervisor.telemetry.masking import (
     DEPTH_MAX,
     ITEMS_MAX,
     MASK,
+    NAME_CHARS_MAX,
     hiding,
     is_secret_name,
     mask,
@@ -167,6 +169,41 @@ def test_deep_and_long_values_have_a_limit() -> None:
     assert len(mask(list(range(ITEMS_MAX * 3)))) == ITEMS_MAX
 
 
+@table(
+    ("name", "shown"),
+    [(f"postgres://app:{SECRET}@db/prod", "postgres://***@db/prod"), (f"Authorization: Bearer {SECRET}", "Authorization: ***"),
+     (f"--token {SECRET}", "--token ***"), (f"password={SECRET}", "password=***"), ("2026-11-27", "2026-11-27"), ("a.b/c-d", "a.b/c-d"),
+     ("x" * 5_000, f"{'x' * NAME_CHARS_MAX}…(+4800)")],
+)  # fmt: skip
+def test_credentials_in_the_name_of_an_entry_are_hidden(name: str, shown: str) -> None:
+    """Counts by DSN, URL or header have secrets in their names; all other names stay."""
+    assert list(mask({"by": {name: 3}})["by"]) == [shown]
+
+
+def test_entries_whose_names_differ_in_a_secret_all_stay() -> None:
+    """The lag of a second account of a server is not that of the first."""
+    assert list(mask({f"redis://u:pw{number}@h": number for number in range(3)}).values()) == [0, 1, 2]
+
+
+def test_a_hidden_word_is_masked_as_a_name() -> None:
+    """The secret of a run can look like any other word."""
+    with hiding((SECRET,)):
+        assert mask({SECRET: None, "plain": SECRET}) == {MASK: None, "plain": MASK}
+
+
+@table("name", ["password_" + "x_" * 5_000, "x_" * 5_000 + "password"])
+def test_a_long_name_is_judged_by_its_ends(name: str) -> None:
+    """Nothing reads or keeps a name of megabytes; its value is hidden as that of any other."""
+    assert is_secret_name(f"{name}_hash")
+    assert list(mask({name + "_hash": SECRET}).values()) == [MASK]
+
+
+@given(word=st.text(st.characters(categories=["L", "N"], include_characters="_./-"), max_size=NAME_CHARS_MAX))
+def test_a_word_without_marks_is_shown_as_it_is(word: str) -> None:
+    """Such words are not searched; a search would find nothing in them."""
+    assert mask_text(word) == word == mask_text(word, hidden=("\0",))
+
+
 @given(
     password=st.text(
         st.characters(codec="ascii", exclude_characters="\"'<>", categories=["L", "N", "P", "S"]), min_size=3
@@ -187,16 +224,27 @@ _PIECES = (
 )  # fmt: skip
 
 
+_FORMS: dict[str, Callable[[str], object]] = {
+    "text": lambda text: mask_text(text, len(text)),
+    "name": lambda text: mask({text: 1}),
+    "name that is asked": lambda text: is_secret_name(text * 100),
+}
+
+
+@pytest.mark.parametrize("form", _FORMS)
 @given(
     pieces=st.lists(st.sampled_from(_PIECES), min_size=1, max_size=5), end=st.sampled_from(["", "@", "=", '"', " x"])
 )
-def test_masking_takes_time_in_proportion_to_the_text(pieces: list[str], end: str) -> None:
-    """32 KiB of any pattern take some 3 ms; were a rule quadratic, one would take seconds and stop a process."""
+def test_masking_takes_time_in_proportion_to_the_text(form: str, pieces: list[str], end: str) -> None:
+    """32 KiB of any pattern take some 3 ms; were a rule quadratic, one would take seconds and stop a process.
+
+    Of a long name only what is shown is looked at.
+    """
     piece = "".join(pieces)
     text = piece * (32 * 1024 // len(piece)) + end
     began_s = time.process_time()
 
-    mask_text(text, len(text))
+    _FORMS[form](text)
 
     assert time.process_time() - began_s < 0.25  # CPU of this process, many times what the worst pattern needs
 
