@@ -3,7 +3,8 @@
 Masks by name and by shape, so it is the second line of defence: settings keep their secrets in ``SecretStr``.
 
 Guarantees
-    Time linear in the shown text, not in the given one: a text is cut first, then masked, and so is a name.
+    Time linear in the shown text, not in the given one: a text is cut first, then masked, and so is a name; of items
+    of sequences and mappings the first are looked at.
     A secret that the cut divides is masked, as far as it is shown.
     A value that cannot be shown, because its ``repr`` raises, is named instead: nobody who logs gets an error.
 
@@ -25,7 +26,7 @@ from supervisor.core.network import MARK, find_userinfo
 
 MASK = "***"
 ITEMS_MAX = 100
-"""Further items of a sequence are left out."""
+"""Further items of a sequence or mapping are left out, unless the caller wants more; a mapping tells their number."""
 
 NAME_CHARS_MAX = 200
 """Of a longer name the start is shown; whether it is a secret's is seen by its two ends."""
@@ -36,6 +37,7 @@ DEPTH_MAX = 6
 TEXT_CHARS_MAX = 64 * 1024
 """Of a longer text the start is shown, unless the caller wants less."""
 
+_LEFT_OUT = "…"  # the name under which a mapping tells how many entries are left out
 _OVERLAP_CHARS = 1024  # looked at beyond the cut, so that it is known what the cut divides
 
 _NO_NAMES: frozenset[str] = frozenset()
@@ -205,18 +207,30 @@ def _no_text(value: Any, error: Exception) -> str:
     return f"<{type(value).__name__} that cannot be shown: {type(error).__name__}>"
 
 
-def mask(value: Any, *, depth: int = 0, also: frozenset[str] = _NO_NAMES, chars: int = TEXT_CHARS_MAX) -> Any:
-    """Return ``value`` with secrets masked, through mappings and sequences, with at most ``chars`` of each text.
+def mask(
+    value: Any,
+    *,
+    depth: int = 0,
+    also: frozenset[str] = _NO_NAMES,
+    chars: int = TEXT_CHARS_MAX,
+    items: int = ITEMS_MAX,
+) -> Any:
+    """Return ``value`` with secrets masked, through mappings and sequences.
 
-    ``also`` are further names of secrets, ``depth`` is how deep it lies in another value.
+    Args:
+        value: of any type.
+        depth: how deep it lies in another value.
+        also: further names of secrets.
+        chars: how many characters of each text may be shown.
+        items: how many items of each mapping and sequence may be shown.
     """
     try:
-        return _mask(value, depth, also, chars)
+        return _mask(value, depth, also, chars, items)
     except Exception as error:  # noqa: BLE001 - any code may stand in what a mapping, a sequence or __str__ does
         return _no_text(value, error)
 
 
-def _mask(value: Any, depth: int, also: frozenset[str], chars: int) -> Any:
+def _mask(value: Any, depth: int, also: frozenset[str], chars: int, items: int) -> Any:
     if isinstance(value, str):
         return mask_text(value, chars)
     if value is None or isinstance(value, bool | int | float):
@@ -224,21 +238,23 @@ def _mask(value: Any, depth: int, also: frozenset[str], chars: int) -> Any:
     if isinstance(value, Mapping | list | tuple | set | frozenset) and depth >= DEPTH_MAX:
         return MASK
     if isinstance(value, Mapping):
-        return _mask_mapping(value, depth, also, chars)
+        return _mask_mapping(value, depth, also, chars, items)
     if isinstance(value, list | tuple | set | frozenset):
-        return [mask(item, depth=depth + 1, also=also, chars=chars) for item in islice(value, ITEMS_MAX)]
+        return [mask(item, depth=depth + 1, also=also, chars=chars, items=items) for item in islice(value, items)]
     # Anything else shows itself as text, because an encoder would walk its fields past this mask.
     return mask(value.value, depth=depth, chars=chars) if isinstance(value, Enum) else mask_text(str(value), chars)
 
 
-def _mask_mapping(value: Mapping[Any, Any], depth: int, also: frozenset[str], chars: int) -> dict[str, Any]:
+def _mask_mapping(value: Mapping[Any, Any], depth: int, also: frozenset[str], chars: int, items: int) -> dict[str, Any]:
     shown: dict[str, Any] = {}
-    for key, item in value.items():
+    for key, item in islice(value.items(), items):
         whole = str(key)
         name = mask_text(whole, NAME_CHARS_MAX)  # it can be a URL, a header or a flag
         if name in shown:  # two names that differ in a secret
             name = f"{name} ({len(shown) + 1})"
-        shown[name] = mask_entry(whole, item, depth=depth + 1, also=also, chars=chars)
+        shown[name] = mask_entry(whole, item, depth=depth + 1, also=also, chars=chars, items=items)
+    if (left_out := len(value) - items) > 0:
+        shown[_LEFT_OUT] = f"+{left_out}"
     return shown
 
 
@@ -249,6 +265,7 @@ def mask_entry(
     depth: int = 0,
     also: frozenset[str] = _NO_NAMES,
     chars: int = TEXT_CHARS_MAX,
+    items: int = ITEMS_MAX,
 ) -> Any:
     """Return ``value``, found under ``name``, masked for print; nothing, if that is among ``also``."""
     if name in also and value is not None:
@@ -260,4 +277,4 @@ def mask_entry(
         and not (isinstance(value, str) and not value)
     ):
         return MASK
-    return mask(value, depth=depth, also=also, chars=chars)
+    return mask(value, depth=depth, also=also, chars=chars, items=items)

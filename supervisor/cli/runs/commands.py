@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from contextlib import suppress
 from typing import Any
 
@@ -180,7 +181,7 @@ def _step(name: str, step: dict[str, Any]) -> dict[str, Any]:
         "attempt": step.get("attempt"),
         "ended": moment(step.get("ended_ms")),
         "duration_ms": step.get("duration_ms"),
-        "result": mask(step.get("result")),
+        "result": mask(step.get("result"), items=sys.maxsize),
         "error": mask_text(str(step.get("error") or "")),
     }
     return {key: value for key, value in shown.items() if value not in (None, "")}

@@ -8,6 +8,7 @@ from a file or a variable.
 from __future__ import annotations
 
 import asyncio
+import sys
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -40,7 +41,7 @@ def masked_settings(settings: Settings) -> dict[str, Any]:
     for plugin in shown["plugins"].values():
         plugin["env"] = dict.fromkeys(plugin["env"], MASK)
         plugin["command"] = [*plugin["command"][:1], *[MASK] * len(plugin["command"][1:])]
-    masked: dict[str, Any] = mask(_shorten(shown))
+    masked: dict[str, Any] = mask(_shorten(shown), items=sys.maxsize)
     masked["schedules_count"] = len(settings.schedules)
     masked["features"] = features.resolve(settings.features)  # all there are, not only those that were named
     masked["redis"]["url"] = where(settings.redis.url.get_secret_value())
@@ -72,7 +73,10 @@ def schedules_page(settings: Settings, names: Sequence[str], after: str, *, has_
     own = {path: text for path, text in settings.references.items() if path[:1] == ("schedules",) and path[1] in shown}
     shown = mask_references({"schedules": shown}, own)["schedules"]
     has_more = start + len(page) < len(names)
-    answer: dict[str, Any] = {"schedules": mask(_shorten(shown)), "cursor": page[-1] if has_more else None}
+    answer: dict[str, Any] = {
+        "schedules": mask(_shorten(shown), items=sys.maxsize),
+        "cursor": page[-1] if has_more else None,
+    }
     if has_sources:
         by_path = settings.origins.by_path
         paths = [format_path(("schedules", name)) for name in page]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from enum import Enum
@@ -167,6 +168,9 @@ def test_deep_and_long_values_have_a_limit() -> None:
         shown = shown["again"]
     assert shown == MASK
     assert len(mask(list(range(ITEMS_MAX * 3)))) == ITEMS_MAX
+    many = {f"n{number}": number for number in range(ITEMS_MAX + 7)}
+    assert mask(many) == {**dict(list(many.items())[:ITEMS_MAX]), "…": "+7"}
+    assert mask(many, items=sys.maxsize) == many
 
 
 @table(
@@ -227,6 +231,7 @@ _PIECES = (
 _FORMS: dict[str, Callable[[str], object]] = {
     "text": lambda text: mask_text(text, len(text)),
     "name": lambda text: mask({text: 1}),
+    "names": lambda text: mask({f"{number}{text[:300]}": text[:300] for number in range(5_000)}),
     "name that is asked": lambda text: is_secret_name(text * 100),
 }
 
@@ -238,7 +243,7 @@ _FORMS: dict[str, Callable[[str], object]] = {
 def test_masking_takes_time_in_proportion_to_the_text(form: str, pieces: list[str], end: str) -> None:
     """32 KiB of any pattern take some 3 ms; were a rule quadratic, one would take seconds and stop a process.
 
-    Of a long name only what is shown is looked at.
+    Of a mapping with very many entries and of a long name only what is shown is looked at.
     """
     piece = "".join(pieces)
     text = piece * (32 * 1024 // len(piece)) + end

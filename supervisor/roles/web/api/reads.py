@@ -9,6 +9,7 @@ Guarantees
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -307,7 +308,7 @@ def _run(view: RunView) -> dict[str, Any]:
         "due_ms": view.due_ms,
         "died_ms": view.died_ms,
         "error": mask(view.error) or None,
-        "progress": mask(_decoded(view.progress)),
+        "progress": mask(_decoded(view.progress), items=sys.maxsize),  # its bytes have a limit
         "history": [_attempt(entry) for entry in view.history[:HISTORY_MAX]],
     }
 

@@ -55,6 +55,16 @@ def test_no_secret_of_any_setting_is_shown() -> None:
     assert page["schedules"]["sync"]["args"] == ["headers", "innocent", "url"]
 
 
+def test_no_entry_of_a_setting_is_left_out() -> None:
+    """A page of what is in effect has all of it, however many modules or rules there are."""
+    many = {f"m.j{number}": ["to"] for number in range(150)}
+    settings = Settings.model_validate({"jobs": [f"m{number}" for number in range(150)], "log": {"mask": many}})
+
+    shown = masked_settings(settings)
+
+    assert (len(shown["jobs"]), list(shown["log"]["mask"])) == (150, list(many))
+
+
 def test_values_from_references_are_shown_as_written(tmp_path: Path) -> None:
     """A schedule may take a cron expression or a queue from a variable; the page has its name, as that of the others has."""
     file = tmp_path / "tenure.yaml"
