@@ -85,7 +85,8 @@ class ChildContext:
 
     def wake_parent(self) -> None:
         """Make the parent look at the board."""
-        with suppress(ProcessLookupError):  # it died: its death signal is on the way to us
+        # It died, and its death signal is on the way to us; or a job gave up root, and the parent looks by itself soon.
+        with suppress(ProcessLookupError, PermissionError):
             os.kill(self.parent_pid, signal.SIGURG)
 
     @property

@@ -214,3 +214,17 @@ def test_what_the_agent_asks_is_told_once_with_its_reason(stage: Stage) -> None:
         row.unwanted_hash, row.unwanted_reason, row.unwanted_number = 77, word, number
         assert stage.subject.unwanted() == (77, UnwantedReason[reason])
         assert stage.subject.unwanted() is None
+
+
+@pytest.mark.parametrize("error", [ProcessLookupError, PermissionError])
+def test_a_parent_that_cannot_be_woken_is_no_fault_of_the_worker(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, error: type[OSError]
+) -> None:
+    """It died; or a job gave up root, and may no longer send it a signal."""
+
+    def refuse(_pid: int, _number: int) -> None:
+        raise error
+
+    monkeypatch.setattr(os, "kill", refuse)
+    stage.subject.draining()
+    assert stage.board.rows[0].child_state == ChildState.DRAINING
