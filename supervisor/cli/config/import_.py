@@ -75,7 +75,7 @@ def crontab(
     another user than the tree's are converted, but paused.
     """
     from supervisor.importers.crontab.reader import read_crontabs
-    from supervisor.importers.crontab.yaml_output import to_yaml
+    from supervisor.importers.crontab.yaml_output import places, to_yaml
 
     host, problems = _host(timezone, user)
     sources = _sources(paths, user_field, problems)
@@ -85,6 +85,8 @@ def crontab(
     if problems and not (skip_invalid and imported.entries):
         say(_nothing_written(imported, skip_invalid=skip_invalid), err=True)
         context.exit(EXIT_CONFIG)
+    if (at_once := places(imported.entries)) < len(imported.entries):
+        say(f"warning: at most {at_once} commands run at once, further ones wait: workers.shell.processes", err=True)
     text = to_yaml(imported.entries, [source.name for source in sources])
     context.exit(_write(text, output, force=force))
 

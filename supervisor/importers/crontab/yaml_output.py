@@ -28,11 +28,17 @@ _HEADER = """\
 #   move pauses and history to other commands. From now on change this file.
 # - overlap: allow starts a run while an earlier one is unfinished, as cron did; skip is the safer choice.
 # - A command that exits with a code other than 0 has failed; check: false accepts every code, as cron did.
+# - At most {places} commands run at once on a replica, further ones wait: workers.shell.processes; cron knows no limit.
 # - Files that commands make can be read by others (shell.umask), as cron's can; those of Python jobs cannot.
 version: 1
 jobs: [shell]
 shell: {{umask: "022"}}
+workers:  # all pools: naming one replaces the defaults
+  io: {{kind: async}}
+  cpu: {{kind: sync, processes: 2}}
+  shell: {{kind: sync, processes: {places}, queues: [shell]}}
 """
+_PLACES_MIN, _PLACES_MAX = 2, 16  # an idle process has 11 MiB of its own
 
 
 class _Quoted(str):
@@ -53,9 +59,15 @@ class _CrontabDumper(SettingsDumper):
 _CrontabDumper.add_representer(_Quoted, _CrontabDumper.represent_quoted)
 
 
+def places(entries: Sequence[Entry]) -> int:
+    """Return how many commands of ``entries`` run at once on a replica: all, within bounds of memory."""
+    return max(_PLACES_MIN, min(len(entries), _PLACES_MAX))
+
+
 def to_yaml(entries: Sequence[Entry], names: Sequence[str]) -> str:
     """Return the configuration that runs ``entries``, which came from the files ``names``."""
-    header = _HEADER.format(names=", ".join(on_one_line(name) for name in names) or "nothing")
+    origin = ", ".join(on_one_line(name) for name in names) or "nothing"
+    header = _HEADER.format(names=origin, places=places(entries))
     if not entries:
         return f"{header}schedules: {{}}\n"
     return header + "schedules:\n" + "\n".join(_schedule(entry) for entry in entries)

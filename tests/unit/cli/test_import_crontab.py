@@ -77,6 +77,14 @@ def test_a_crontab_in_cron_s_spool_is_of_the_user_it_is_called_after(
     assert len(schedules) == (1 if named else 3)
 
 
+@pytest.mark.parametrize(("count", "is_warned"), [(16, False), (17, True)])
+def test_more_lines_than_run_at_once_are_warned_of(count: int, *, is_warned: bool) -> None:
+    """Cron knows no such limit."""
+    result = run("-", *UTC, stdin=b"* * * * * /opt/job\n" * count)
+    assert result.exit_code == 0
+    assert ("warning: at most 16 commands run at once" in result.stderr) is is_warned
+
+
 def test_standard_input_is_a_user_crontab() -> None:
     """``crontab -l`` prints one."""
     result = run("-", *UTC, stdin=b"@daily bin/a\n")

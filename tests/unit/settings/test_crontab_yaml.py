@@ -13,6 +13,7 @@ from supervisor.importers.crontab.reader import Entry, Host, Source, read_cronta
 from supervisor.importers.crontab.yaml_output import to_yaml
 from supervisor.settings.loader import load
 from supervisor.settings.schedules.settings import ScheduleSettings
+from supervisor.settings.sections.models import Settings
 
 CRONTABS = Path(__file__).parents[2] / "data" / "crontabs"
 HOST = Host(timezone="Europe/Berlin", user="root")
@@ -66,12 +67,27 @@ def test_the_text_is_what_a_person_would_write() -> None:
     """Times in quotes, input as a block, the place of origin above each entry."""
     text = to_yaml(entries_of("user"), ["user"])
     assert text.startswith("# Made by `tenure import crontab` from user.")
-    assert '\nversion: 1\njobs: [shell]\nshell: {umask: "022"}\nschedules:\n' in text
+    assert '\nversion: 1\njobs: [shell]\nshell: {umask: "022"}\nworkers:  #' in text
     assert "\n  # user:12\n  # MAILTO=ops@example.org\n  user.report" in text
     assert '    cron: "30 2 * * MON-FRI"\n' in text
     assert "    description: Nightly report for the finance team, kept for ninety days.\n" in text
     assert "      stdin: |\n        Dear team,\n        it is %100\n        Bye\n" in text
     assert 'RATIO: "1e3"' in text
+
+
+@pytest.mark.parametrize(("count", "at_once"), [(0, 2), (1, 2), (3, 3), (16, 16), (40, 16)])
+def test_every_command_has_a_place_of_its_own_up_to_a_bound(count: int, at_once: int, tmp_path: Path) -> None:
+    """As in cron, a long command holds up no other; the pools of Python jobs are those of the defaults."""
+    crontab = "".join(f"* * * * * /opt/job{number}\n" for number in range(count))
+    entries = read_crontabs([Source("tab", "tab", crontab, has_user=False)], HOST).entries
+    path = tmp_path / "tenure.yaml"
+    path.write_text(to_yaml(entries, ["tab"]), encoding="utf-8")
+    workers = load(files=[path], environ={}, flags={}).settings.workers
+    assert f"# - At most {at_once} commands run at once" in path.read_text(encoding="utf-8")
+    assert (workers["shell"].processes, workers["shell"].queues) == (at_once, ("shell",))
+    assert {name: (pool.kind, pool.processes) for name, pool in workers.items() if name != "shell"} == {
+        name: (pool.kind, pool.processes) for name, pool in Settings().workers.items()
+    }
 
 
 def test_no_entries_are_a_configuration_without_schedules(tmp_path: Path) -> None:
