@@ -140,6 +140,10 @@ class Backfills:
     def _step(self, term: Term, backfill: Backfill) -> Steps[None]:
         seen, self._seen = self._seen, None
         assert seen is not None
+        if seen.is_pause_over and seen.record is not None and not seen.record.invalid:
+            self._active.rotate(-1)
+            self._hold(HELD_NS)  # what was due before the pause is decided first, at the pace of a catch-up
+            return
         made = self._failing(term, backfill) if seen.record is None else self._running(term, backfill, seen)
         stepped: Stepped = yield from ask_once(made.call)
         self._step_max = min(STEP_MAX, 2 * self._step_max)

@@ -16,7 +16,16 @@ from supervisor.core.schedules.diff import kept_mark_ms, unlisted_runs
 from supervisor.core.schedules.manual_runs import changed_run_id
 from supervisor.store.schedules.definitions import DYNAMIC, Change
 from supervisor.store.scripts import Call, CallBuilder
-from supervisor.store.wire.codec import chunks, cut, foreign_moment, foreign_number, foreign_numbers, number, text
+from supervisor.store.wire.codec import (
+    chunks,
+    cut,
+    foreign_moment,
+    foreign_number,
+    foreign_numbers,
+    number,
+    text,
+    unpack_json,
+)
 from supervisor.store.wire.definition import StoredDefinition, timing_digest, unpack_definition
 from supervisor.store.wire.fire import NO_COUNTERS, Counters, counters_of
 
@@ -191,6 +200,7 @@ class Inspection:
     first_buffered_ms: list[int] = field(default_factory=list)
     removed_ms: int | None = None
     now_ms: int = 0
+    is_pause_over: bool = False  # the leader has yet to look: the watermark may lie before the pause
 
 
 class Views(CallBuilder):
@@ -285,6 +295,7 @@ def _inspections(reply: Any) -> Iterator[Inspection]:
     for name, stored, mark, next_ms, pause, state, live, buffered, first, removed, invalid, expected in chunks(
         reply[1:], 12
     ):
+        ends_ms = unpack_json(pause).get("until_ms")
         runs = [line.partition(" ") for line in text(live).split("\n") if line]
         record = None
         if stored:
@@ -298,4 +309,5 @@ def _inspections(reply: Any) -> Iterator[Inspection]:
             first_buffered_ms=[at for each in text(first).split() if (at := foreign_number(each))],
             removed_ms=foreign_number(removed),
             now_ms=now_ms,
+            is_pause_over=isinstance(ends_ms, int) and ends_ms <= now_ms,
         )

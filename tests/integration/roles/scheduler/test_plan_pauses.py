@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
 from supervisor.core.model import Outcome
+from supervisor.roles.scheduler.scheduler import Scheduler
+from supervisor.store.schedules.backfills import BackfillCalls, Request
 from supervisor.store.wire.envelope import unpack
 from tests.integration.roles.scheduler.planned import EPOCH_MS, FOR_HOURS, TEMPLATE, Planned, every, planned
 
@@ -321,3 +325,24 @@ def test_what_redis_lost_before_a_pause_is_doubtful_after_it(*, is_at_most_once:
         stored = plan.server.store.raw.hget(plan.keys.queue("default").data, run_id)
         assert is_at_most_once if stored is None else unpack(stored).maybe_duplicate
         assert len(plan.server.granted) == 1
+
+
+class _SlowCatchUp(Scheduler):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options | {"catchup_rate": 20})
+
+
+def test_a_backfill_of_a_pause_waits_until_what_was_due_before_it_is_decided() -> None:
+    """The catch-up of an outage has its pace, and until then the watermark lies before the pause."""
+    with planned(scheduler_class=_SlowCatchUp) as plan:
+        behind(plan, missed="all")
+        plan.upsert(*(every(10, f"other{n}", overlap="allow", missed="all") for n in range(50)))
+        plan.until(102)
+        plan.leader.start_scheduler()
+        plan.advance(1)
+        resumed(plan)
+        request = Request(from_ms=EPOCH_MS + 50_000, until_ms=EPOCH_MS + 100_000)
+        plan.run(BackfillCalls(plan.keys).add("b", "s", request, limit=1000, is_forced=False))
+        plan.world.executed()
+        plan.until(150)
+        assert [(each.state, each.enqueued) for each in plan.run(BackfillCalls(plan.keys).all())] == [("done", 6)]
