@@ -83,11 +83,17 @@ def _epochs_grow(decisions: Sequence[LogEntry]) -> list[str]:
 
 def _own_epochs_grow(world: World) -> list[str]:
     """What a replica remembers, no loss of data takes from it: each term it wins is later than every one before."""
-    found, newest, is_lost = [], dict[str, int](), False
+    found, newest, blank, is_lost = [], dict[str, int](), set[str](), False
     for told in world.history:
-        is_lost = is_lost or (told.who == "server" and told.event in {"emptied", "rolled_back"})
-        if told.event == "booted" and is_lost:  # a tree that starts remembers nothing, and Redis no more
-            newest.pop(f"{told.who}/elector", None)
+        if told.who == "server" and told.event in {"emptied", "rolled_back"}:
+            is_lost = True
+            newest = {who: epoch for who, epoch in newest.items() if who not in blank}
+        if told.event == "booted":  # a tree that starts remembers nothing, and after a loss Redis no more
+            blank.add(f"{told.who}/elector")
+            if is_lost:
+                newest.pop(f"{told.who}/elector", None)
+        elif told.event != "election_unanswered":
+            blank.discard(told.who)
         if told.event in {"leader_acquired", "leader_promoted"} and told.fields.get("reason") != "reclaimed":
             epoch = told.fields["epoch"]
             is_new = told.event == "leader_promoted" or told.fields.get("reason") == "granted"
