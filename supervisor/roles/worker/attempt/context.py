@@ -42,7 +42,7 @@ class SoftTimeout(BaseException):
     Not an ``Exception``, for the reason that made asyncio's ``CancelledError`` none: a library's
     ``except Exception: retry`` must not swallow it. Catch it by name to clean up or to return the result
     there so far; the process is killed when the hard timeout passes. Where the job runs an event loop it is a
-    ``KeyboardInterrupt`` too, since asyncio lets only that one and ``SystemExit`` end the loop.
+    ``SystemExit`` too, since asyncio lets only that one and ``KeyboardInterrupt``, which jobs catch, end the loop.
     """
 
 

@@ -30,6 +30,7 @@ from supervisor.core.model import PAYLOAD_BYTES_MAX, Kind, Outcome, RunKey
 from supervisor.core.model_types import plain_model
 from supervisor.core.retry import AGAIN_MAX, Again, GiveUp
 from supervisor.core.units import SECOND_NS
+from supervisor.roles.worker.attempt.context import Interrupted, SoftTimeout
 from supervisor.roles.worker.attempt.run_memory import RefusedRuns, waiting_key
 from supervisor.roles.worker.run_reporting import RunReporter, identity
 from supervisor.store.wire.poll import Ack, BrokenRun, FetchedRun
@@ -69,7 +70,9 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
 def is_clean_exit(error: BaseException) -> bool:
     """Return whether ``error`` is ``sys.exit()`` or ``sys.exit(0)``, which mean that a job is done."""
     try:
-        return isinstance(error, SystemExit) and (error.code is None or bool(error.code == 0))
+        if not isinstance(error, SystemExit) or isinstance(error, SoftTimeout | Interrupted):
+            return False
+        return error.code is None or bool(error.code == 0)
     except Exception:  # noqa: BLE001 - a code may be anything: of an array nobody can say whether it is 0
         return False
 

@@ -43,6 +43,7 @@ from supervisor.core.jobs.hooks import (
 from supervisor.core.jobs.profile_policies import DEFAULT_PROFILE
 from supervisor.core.model import Kind, RunKey
 from supervisor.core.units import SECOND_NS
+from supervisor.roles.worker.attempt.context import Interrupted, SoftTimeout
 from supervisor.roles.worker.attempt.run_memory import RefusedRuns
 from supervisor.settings.schedules.hook_sources import (
     UnusableHookError,
@@ -109,6 +110,8 @@ class BoundHook:
         assert self.hook.make is not None
         try:
             target = self.hook.make(self.config)
+        except (SoftTimeout, Interrupted):
+            raise
         except (Exception, SystemExit) as error:
             raise HookFailedError(f"cannot be built: {describe(error)}") from error
         if self.target is None:  # else one that was given up came first

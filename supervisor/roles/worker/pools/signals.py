@@ -10,7 +10,7 @@ Guarantees
     A signal that found no such frame is not lost: it is delivered again until it can be, or until its occasion is over.
     The same holds where Python drops the exception, since it was raised in a finalizer or a callback of the collector,
     and hands it to ``sys.unraisablehook``.
-    An event loop of the job is left by a callback that raises the exception, which is a ``KeyboardInterrupt`` too:
+    An event loop of the job is left by a callback that raises the exception, which is a ``SystemExit`` too:
     asyncio keeps any other for whoever awaits the task or callback, maybe nobody. Where the loop does not turn
     for ``PUT_OFF_MAX`` signals, 0.1 s, the next one interrupts what it finds.
     ``Relief`` is called inside the handler, and never interrupted by it.
@@ -83,7 +83,7 @@ class Relief(NamedTuple):
 
 _NOTHING: frozenset[Demand] = frozenset()
 _IN_JOB = frozenset({Demand.SOFT, Demand.QUIT})
-_IN_LOOP = [type(e.__name__, (e, KeyboardInterrupt), {"__module__": e.__module__}) for e in (Interrupted, SoftTimeout)]
+_IN_LOOP = [type(e.__name__, (e, SystemExit), {"__module__": e.__module__}) for e in (Interrupted, SoftTimeout)]
 
 
 class _Hook(partial[None]):

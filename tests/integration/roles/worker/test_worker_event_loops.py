@@ -13,7 +13,7 @@ import pytest
 import uvloop
 
 from supervisor.roles.worker.attempt.context import Interrupted, SoftTimeout
-from supervisor.roles.worker.attempt.failure import describe
+from supervisor.roles.worker.attempt.failure import describe, is_clean_exit
 from supervisor.roles.worker.pools.signals import PUT_OFF_MAX, Demand, Interrupts
 from tests.integration.roles.worker.signalled import Subject, in_s, own_handlers
 
@@ -90,6 +90,25 @@ def test_a_demand_that_finds_a_loop_reaches_the_job(
         subject.job(partial(run, work()), {}, run=Subject(), soft_ns=in_s(600))
     assert seen == ["cleaned up"]
     assert describe(ended.value, worker="w").type == raised.__name__
+
+
+@pytest.mark.parametrize(("number", "raised"), DEMANDED)
+def test_a_demand_is_not_taken_for_the_end_of_a_loop_by_ctrl_c(
+    subject: Interrupts, run: Run, number: int, raised: type[BaseException]
+) -> None:
+    """Programs that serve until a person ends them catch that; as a job they would have ended well."""
+
+    async def work() -> None:
+        in_a_callback(number)
+        await asyncio.sleep(20)
+
+    def serve() -> None:
+        with suppress(KeyboardInterrupt):
+            run(work())
+
+    with pytest.raises(raised) as ended:
+        subject.job(serve, {}, run=Subject(), soft_ns=in_s(600))
+    assert not is_clean_exit(ended.value)
 
 
 @pytest.mark.parametrize(("number", "raised"), DEMANDED)
