@@ -35,7 +35,7 @@ RECLAIM_WAIT_NS = 2 * SECOND_NS  # how long a worker's successor waits for the a
 IDLE_RECLAIM_WAIT_NS = SECOND_NS // 4  # the same where the in-flight table names no run
 RETIREMENT_NS_MIN = SECOND_NS  # `grace: 0s` is for a stop of the tree; one that retires has acknowledgements to send
 _EX_OSERR = 71
-_CLEAN_WHEN_ASKED = {0, 75, -Signals.SIGTERM}  # by SIGTERM: it was told before it had anything to drain
+_CLEAN_WHEN_ASKED = {0, 75}
 _NOTHING_TO_LOSE = frozenset({Group.WEB, Group.SCHEDULER})  # a scheduler fires in one step, or not at all
 _CARRIERS = frozenset({Group.EMBEDDED, Group.AGENT})  # without them, nobody keeps the sessions of draining workers
 _SIGNALS = {Action.TERM: Signals.SIGTERM, Action.QUIT: Signals.SIGQUIT, Action.ABORT: Signals.SIGABRT}
@@ -174,7 +174,7 @@ class ProcessTable:
         live.pid = 0
         live.last_status = ended.status
         is_wanted, is_runs_fault = self.is_wanted(live), live.held_runs
-        if self._was_cut_off(live, ended.status):
+        if self._was_cut_off(live, ended.status, had_runs=is_runs_fault):
             self.is_clean = False
         change = exited(
             before,
@@ -195,11 +195,12 @@ class ProcessTable:
         if not self.is_stopping and not is_runs_fault and is_failure(before, ended.status):
             self._judge(live, ended.status)
 
-    def _was_cut_off(self, live: LiveSlot, status: int) -> bool:
+    def _was_cut_off(self, live: LiveSlot, status: int, *, had_runs: bool) -> bool:
         """Return whether the stop of the tree lost somebody whose work counts."""
         is_leaving = self.is_stopping and not self.is_wanted(live)
         had_work = live.spec.group not in _NOTHING_TO_LOSE and live.slot.ready_ns > 0
-        return is_leaving and had_work and status not in _CLEAN_WHEN_ASKED
+        was_idle = status == -Signals.SIGTERM and not had_runs  # told before it had anything to drain
+        return is_leaving and had_work and not (was_idle or status in _CLEAN_WHEN_ASKED)
 
     def _judge(self, live: LiveSlot, status: int) -> None:
         name, group = live.spec.name, live.spec.group

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from pathlib import Path
 
 import structlog
@@ -113,11 +112,7 @@ async def _serve(child: ChildContext) -> int:
     store = AsyncStore.connect(
         child.redis_url, settings=settings, name=_name(child), clock=child.clock, follow=child.board
     )
-    pool = AsyncPool(WorkerRuntime(child, registry, connection.current()), store, is_sampling=True)
-    loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGTERM, pool.drain)
-    loop.add_signal_handler(signal.SIGQUIT, pool.quit)
-    loop.add_signal_handler(signal.SIGURG, pool.poll_board)
+    pool = AsyncPool(WorkerRuntime(child, registry, connection.current()), store, takes_signals=True)
     return await pool.run()
 
 

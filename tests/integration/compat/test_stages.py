@@ -19,14 +19,17 @@ from supervisor.compat.cloudforet.tasks import runtime
 from supervisor.compat.cloudforet.tasks.redaction import REFERENCE
 from supervisor.compat.cloudforet.tasks.schema import TaskError
 from supervisor.compat.cloudforet.tasks.stages import StageFailedError, execute
-from supervisor.roles.worker.attempt.context import Context
+from supervisor.roles.worker.attempt.context import Context, Interrupted
 from supervisor.roles.worker.attempt.steps import Steps
 from supervisor.settings.sections.cloudforet import CloudforetSettings
 from supervisor.store.queues.run_records import Step
 from supervisor.telemetry.run_context import bind_run, current_run
+from tests.integration.roles.worker.signalled import Subject, in_s, own_handlers
 from tests.kit.canary import CANARY
 
 SERVICE = """
+import asyncio
+import signal
 import sys
 from subprocess import Popen
 
@@ -69,6 +72,13 @@ class Work(BaseService):
         done.append("leave")
         self.transaction.add_rollback(done.append, "undo leave")
         sys.exit(f"no use of {self.metadata['token']}" if params else 0)
+
+    def serve(self, params):
+        async def serving():
+            asyncio.get_running_loop().call_soon(signal.raise_signal, signal.SIGQUIT)
+            await asyncio.sleep(20)
+
+        asyncio.run(serving())
 
     def put(self, params):
         done.append("put")
@@ -201,6 +211,15 @@ def test_a_stage_that_exits_with_nothing_to_say_is_done(work: Any) -> None:
     records = execute(task("leave", "three"), context())
     assert [each.status for each in records] == ["done", "done"]
     assert work.done == ["leave", "three"]
+
+
+def test_a_stage_whose_event_loop_is_cut_off_by_a_stop_is_not_done(work: Any) -> None:
+    """The run is given back, and a later attempt calls the stage again."""
+    run = context()
+    with own_handlers() as interrupts, pytest.raises(Interrupted):
+        arguments = {"task": task("serve", "three"), "context": run}
+        interrupts.job(execute, arguments, run=Subject(), soft_ns=in_s(600))  # type: ignore[arg-type]
+    assert work.done == []
 
 
 @pytest.mark.parametrize("name", ["Popen", "Locator", "BaseService", "queue", "sys"])

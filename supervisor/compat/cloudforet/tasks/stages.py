@@ -25,6 +25,7 @@ from supervisor.core.errors import TenureError
 from supervisor.core.json_values import read_json
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.context import Context
+from supervisor.roles.worker.attempt.failure import is_clean_exit
 
 RESULT_BYTES_MAX = 2048
 RESULTS_BYTES_MAX = 48 * 1024
@@ -136,7 +137,7 @@ def _returned(method: Callable[..., Any], params: Mapping[str, Any]) -> Any:
     try:
         return method(**params)
     except SystemExit as left:
-        if left.code is None or left.code == 0:
+        if is_clean_exit(left):
             return None
         raise
 

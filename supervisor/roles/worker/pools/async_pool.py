@@ -14,6 +14,7 @@ Does not guarantee
 from __future__ import annotations
 
 import asyncio
+import signal
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -27,6 +28,7 @@ from supervisor.roles.worker.polling.bells import Bells
 from supervisor.roles.worker.pools.async_runs import AsyncRuns
 from supervisor.roles.worker.process.heartbeat import STORE_ERRORS, Original
 from supervisor.roles.worker.process.loop_monitor import LoopWatch
+from supervisor.roles.worker.process.loop_signals import LoopSignals
 from supervisor.roles.worker.runtime import WorkerRuntime
 from supervisor.store.client.sync_client import AsyncStore
 from supervisor.telemetry import metrics
@@ -46,8 +48,8 @@ log = structlog.get_logger("tenure.worker")
 class AsyncPool:
     """One worker process of an async pool."""
 
-    def __init__(self, runtime: WorkerRuntime, store: AsyncStore, *, is_sampling: bool = False) -> None:
-        """Build it; ``is_sampling``: SIGALRM is ours, to find a job that blocks the loop (process/loop_monitor.py)."""
+    def __init__(self, runtime: WorkerRuntime, store: AsyncStore, *, takes_signals: bool = False) -> None:
+        """Build it; ``takes_signals``: those of the process are ours (process/loop_signals.py, loop_monitor.py)."""
         self._runtime = runtime
         self._outage = runtime.outage
         self._polls = runtime.polls
@@ -57,7 +59,9 @@ class AsyncPool:
         self._may_listen = asyncio.Event()
         self._quit = asyncio.Event()
         self._runs = AsyncRuns(runtime, on_ended=self._on_ended)
-        self._loop_watch = LoopWatch(running=self._runs.names, queue_of=self._runs.queue_of, is_sampling=is_sampling)
+        self._loop_watch = LoopWatch(running=self._runs.names, queue_of=self._runs.queue_of, is_sampling=takes_signals)
+        actions = {signal.SIGTERM: self.drain, signal.SIGQUIT: self.quit, signal.SIGURG: self.poll_board}
+        self._signals = LoopSignals(actions if takes_signals else {})
         # A turn that carries so many waits for no others.
         self._company = max(min(COMPANY, runtime.concurrency), runtime.concurrency // 2)
         self._flush_timer: asyncio.TimerHandle | None = None
@@ -103,6 +107,7 @@ class AsyncPool:
             SessionLostError: this process was condemned while it lived.
         """
         self._loop = asyncio.get_running_loop()
+        self._signals.take(is_idle=True)
         self._loop.set_exception_handler(_report_stray)
         self._beat_due_s = self._loop.time()
         self._presence.ready()
@@ -165,6 +170,7 @@ class AsyncPool:
         return is_worth_it or self._must_flush or not self._runs.count or self._is_draining
 
     def _on_ended(self) -> None:
+        self._signals.take(is_idle=self._runs.is_empty)
         if self._suspects.is_quiet and self._runs.is_empty:
             self._is_hungry = True  # this is what it was quiet for
         if self._polls.is_open:
@@ -315,6 +321,7 @@ class AsyncPool:
         lag_s = max(0.0, now_s - self._beat_due_s)
         self._presence.beat(round(lag_s * 1e6))
         metrics.LOOP_LAG_SECONDS.labels("worker").observe(lag_s)
+        self._signals.take(is_idle=self._runs.is_empty)
         self.poll_board()
         self._runtime.flush()
         self._runtime.tick()

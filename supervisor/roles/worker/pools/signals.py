@@ -315,9 +315,10 @@ class Interrupts:
             return
         if self._run is not None and Demand.SOFT in self._armed:
             self._run.cancel()
-        must_go = Demand.QUIT in due or Demand.STOP in due
         interrupted, soft = (Interrupted, SoftTimeout) if _get_running_loop() is None else _IN_LOOP
-        error = interrupted() if must_go else soft(_WHY[None if self._run is None else self._run.unwanted])
+        why = _WHY[None if self._run is None else self._run.unwanted]
+        # With a text, since `sys.exit()` has none: a SystemExit without one says that a program is done.
+        error = interrupted("its process must go") if due - {Demand.SOFT} else soft(why)
         delivered = self._delivered | {ref(error): due}
         # Nothing is called from here on: a signal that interrupted this handler has raised all that is due.
         self._armed -= due  # each once: what the job does to clean up is not interrupted by the same demand again

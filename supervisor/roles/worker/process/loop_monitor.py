@@ -71,8 +71,6 @@ class LoopWatch:
         """Watch from now on, until ``stop``."""
         if self._tick_timer is None:
             self._loop = asyncio.get_running_loop()
-            if self._is_sampling:
-                signal.signal(signal.SIGALRM, self._sample)  # each time: a job may have taken it
             self._next(self._loop.time())
 
     def stop(self) -> None:
@@ -96,6 +94,8 @@ class LoopWatch:
     def _next(self, now_s: float) -> None:
         self._due_s = now_s + TICK_S
         self._tick_timer = self._loop.call_at(self._due_s, self._tick)
+        if self._is_sampling and signal.getsignal(signal.SIGALRM) != self._sample:
+            signal.signal(signal.SIGALRM, self._sample)  # that of a job would be called in whatever blocks next
         self._set_timer(TICK_S + BLOCK_S)
 
     def _set_timer(self, seconds: float) -> None:

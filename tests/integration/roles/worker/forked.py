@@ -132,7 +132,7 @@ def in_async_worker(shop: WorkerKit, check: Callable[[list[Any]], None], *, runs
 
     def main() -> int:
         async def work() -> int:
-            pool = AsyncPool(shop.runtime(), shop.server.async_store(), is_sampling=True)
+            pool = AsyncPool(shop.runtime(), shop.server.async_store(), takes_signals=True)
             task = asyncio.create_task(pool.run())
             await until(lambda: shop.ended(runs), what="the runs")
             pool.drain()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 import threading
+from types import FrameType
 from typing import Any
 
 from structlog.testing import capture_logs
@@ -52,6 +54,30 @@ def test_the_job_that_blocks_is_named_with_its_place_and_its_neighbours_are_not(
         assert (blocked("blocking"), blocked("neighbour")) == (1, 0)
 
     in_async_worker(shop, check, runs=3)
+
+
+def test_a_handler_of_the_alarm_that_a_job_leaves_is_not_called_in_another(shop: WorkerKit) -> None:
+    """The usual limit of a time raises in whatever is executed, also while the process is never without a run."""
+    is_left = asyncio.Event()
+
+    def expire(_number: int, _frame: FrameType | None) -> None:
+        raise TimeoutError("of another job")
+
+    @job("limited")
+    async def limited() -> None:
+        signal.signal(signal.SIGALRM, expire)
+        is_left.set()
+
+    @job("computing")
+    async def computing() -> str:
+        await is_left.wait()
+        await asyncio.sleep(3 * loop_monitor.TICK_S)
+        threading.Event().wait(2 * (loop_monitor.TICK_S + loop_monitor.BLOCK_S))
+        return "computed"
+
+    run_id = shop.enqueue("computing")
+    shop.enqueue("limited")
+    assert in_async_worker(shop, lambda _logs: None, runs=2).results[run_id] == "computed"
 
 
 async def test_a_job_that_blocks_again_and_again_is_told_once_a_minute() -> None:
