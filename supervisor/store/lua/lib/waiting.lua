@@ -1,7 +1,7 @@
 -- Library of the turn: runs that wait, for their time, for a slot of their concurrency key, or in the line of those that came
 -- too early for a rate; and how they become ready.
 -- Includes  slots
-local PROMOTE_MAX, BEHIND_MAX = 64, 50
+local PROMOTE_MAX = 64
 
 -- Put ids in front of a list, the first one first.
 local function push_front(list, ids)
@@ -97,25 +97,6 @@ local function supersede(queue, id, data)
   t.count(queue, 'replaced')
 end
 
--- The first run of this turn's kind of those that wait behind the first of the list, which is of the other kind; nil for none.
-local function own_behind(queue, wait, key)
-  local ids = redis.call('LRANGE', wait, 1, BEHIND_MAX)
-  if #ids == 0 then return nil end
-  cut_repeated(keys.blocked(queue), ids)
-  local data, blocked = redis.call('HMGET', keys.data(queue), unpack(ids)), redis.call('HMGET', keys.blocked(queue), unpack(ids))
-  for n in ipairs(ids) do
-    if data[n] and blocked[n] == key and string.sub(head_of(data[n]), 1, 1) == t.letter then return ids[n] end
-  end
-end
-
-local function take_behind(wait, id)
-  local before = redis.call('LRANGE', wait, 0, BEHIND_MAX)
-  repeat local last = table.remove(before) until last == id or not last
-  if #before == 0 then return end
-  redis.call('LTRIM', wait, #before + 1, -1)
-  push_front(wait, before)
-end
-
 -- Runs that wait for a slot of a key come back to the head of their lists, as many as there is room for, and as this turn can
 -- take. Each is judged again when it is taken.
 local function wake(open)
@@ -151,7 +132,7 @@ local function wake(open)
         redis.call('LPOP', wait)
         supersede(queue, id, data)
       elseif max and not is_its_turn(queue, key, held, max) then
-        if left > 0 and (kind == t.letter or own_behind(queue, wait, key)) then
+        if kind == t.letter and left > 0 then
           join_slot_line(queue, key)
         end
         if held < max then break end
@@ -167,14 +148,6 @@ local function wake(open)
         break
       elseif kind and kind ~= t.letter and (t.kept[queue .. ' ' .. key] or -1) >= 0 then
         rung[kind] = true -- those who can take it were told of the slot that is kept, and let it pass if they do not
-        local own = left > 0 and missed_in(read('ZSCORE', keys.limit_line(key), queue) or '0') > 0 and own_behind(queue, wait, key)
-        if own then -- they let one pass: maybe their pool is gone
-          take_behind(wait, own)
-          redis.call('HDEL', keys.blocked(queue), own)
-          t.woken[queue .. ' ' .. own] = key
-          add(heads, ready(queue, redis.call('HGET', keys.data(queue), own)), own)
-          rung[t.letter] = true
-        end
         break
       else
         redis.call('LPOP', wait)

@@ -151,29 +151,6 @@ def test_an_idle_pool_of_the_other_kind_keeps_no_slot_for_a_busy_one_again_and_a
     check_a_busy_queue(own_ms, idle=("fast.sync",))
 
 
-@pytest.mark.parametrize("first_step", [0, 100])
-def test_runs_of_one_kind_begin_behind_one_of_a_kind_whose_pool_is_gone(first_step: int) -> None:
-    """The slot that was kept for the queue went by, for ever: its first run could not take it."""
-    pools = Pools("bulk", "fast", "fast.sync")
-    with driven_time(lambda: pools.now_ms / 1000):
-        pools.enqueue(*(limited(f"bulk{n}", queue="bulk") for n in range(10)))
-        pools.turn("bulk")
-        pools.enqueue(limited("unserved", queue="fast"))
-        pools.turn("fast")
-        pools.turn("fast.sync")
-        for step in range(3000):
-            if step % 200 == first_step:
-                pools.enqueue(limited(f"own{step}", queue="fast", kind=Kind.SYNC))
-            pools.enqueue(limited(f"more{step}", queue="bulk"))
-            for name in ("fast.sync", "bulk"):
-                pools.turn(name, ended=len(pools.held[name]))
-            pools.now_ms += 100
-    begun = [each for each in pools.begun if each.startswith("own")]
-    assert begun == [f"own{first_step + 200 * n}" for n in range(15)][: len(begun)]
-    assert len(begun) >= 13
-    assert len(pools.begun) > 2000
-
-
 def test_a_run_from_before_a_deploy_that_raised_the_limit_starts_beside_another_queue(pools: Pools) -> None:
     """By its own number no slot was ever free, and each that was kept for it was lost to both."""
     pools.enqueue(limited("bulk0", queue="bulk"))
