@@ -146,9 +146,6 @@ local function wake(open)
       elseif kind == t.letter and left <= 0 then
         open.has_more = true
         break
-      elseif kind and kind ~= t.letter and (t.kept[queue .. ' ' .. key] or -1) >= 0 then
-        rung[kind] = true -- those who can take it were told of the slot that is kept, and let it pass if they do not
-        break
       else
         redis.call('LPOP', wait)
         if data then

@@ -18,10 +18,7 @@ from tests.kit.builders import acknowledged
 
 
 class Pools:
-    """Queues with a worker each, of coroutine jobs but for ``<queue>.sync``, under a clock that the test moves.
-
-    Workers without a place are in ``busy``.
-    """
+    """Queues with a worker each, under a clock that the test moves. Workers without a place are in ``busy``."""
 
     def __init__(self, *names: str) -> None:
         self.now_ms = 1_767_225_600_000
@@ -46,8 +43,8 @@ class Pools:
         turn = self.queues.turn(
             session=name,
             seq=self.seq[name],
-            kind=Kind.SYNC if name.endswith(".sync") else Kind.ASYNC,
-            queues=[name.removesuffix(".sync")],
+            kind=Kind.ASYNC,
+            queues=[name],
             want=0 if name in self.busy else self.places[name] - len(self.held[name]) + ended,
             want_suspect=False,
             acks=acks,
@@ -117,9 +114,9 @@ def test_a_pool_with_no_place_beside_the_slots_has_them_in_turn_too(pools: Pools
     assert pools.turn("fast") == ["fast0"]
 
 
-def check_a_busy_queue(own_ms: int, idle: tuple[str, ...] = ()) -> None:
+def check_a_busy_queue(own_ms: int) -> None:
     """Let a run wait in a queue whose one worker is always busy for so long; it begins, and the other queue goes on."""
-    pools = Pools("bulk", "fast", *idle)
+    pools = Pools("bulk", "fast")
     with driven_time(lambda: pools.now_ms / 1000):
         pools.enqueue(*(limited(f"bulk{n}", queue="bulk") for n in range(10)))
         pools.turn("bulk")
@@ -130,8 +127,6 @@ def check_a_busy_queue(own_ms: int, idle: tuple[str, ...] = ()) -> None:
             if pools.now_ms >= look_ms:
                 pools.turn("fast")
                 look_ms += own_ms
-            for name in idle:
-                pools.turn(name)
             pools.enqueue(limited(f"more{steps}", queue="bulk"))
             used, steps = used + len(pools.turn("bulk", ended=len(pools.held["bulk"]))), steps + 1
             pools.now_ms += 100
@@ -143,12 +138,6 @@ def check_a_busy_queue(own_ms: int, idle: tuple[str, ...] = ()) -> None:
 def test_a_queue_whose_workers_are_busy_costs_a_tenth_of_the_slot_and_has_it_in_the_end(own_ms: int) -> None:
     """Each of its looks had a slot kept for a second, which it never took: the other queue had 9 % of its starts."""
     check_a_busy_queue(own_ms)
-
-
-@pytest.mark.parametrize("own_ms", [1100, 3000, 6000])
-def test_an_idle_pool_of_the_other_kind_keeps_no_slot_for_a_busy_one_again_and_again(own_ms: int) -> None:
-    """It took the run out of those that wait, so that none was missed, and a slot was kept for it at each look."""
-    check_a_busy_queue(own_ms, idle=("fast.sync",))
 
 
 def test_a_run_from_before_a_deploy_that_raised_the_limit_starts_beside_another_queue(pools: Pools) -> None:

@@ -138,10 +138,6 @@ BREAKS = {
         lua("lib/slots.lua", "return kept_ms, REST * kept_ms", "return kept_ms, 0 * kept_ms"),
         lambda _world: slot_turns.check_a_busy_queue(1100),
     ),
-    "a slot that is kept is lost to workers of the other kind": Break(
-        lua("lib/waiting.lua", "elseif kind and kind ~= t.letter and (t.kept", "elseif false and (t.kept"),
-        lambda _world: slot_turns.check_a_busy_queue(1100, ("fast.sync",)),
-    ),
     "a rate lets everything start": Break(
         lua("lib/waiting.lua", "if tat + (ahead + 1) * step - per_us <= t.now_us then", "if true then"),
         limits.test_as_many_start_as_the_rate_allows_and_the_rest_come_one_after_another,
