@@ -294,8 +294,9 @@ def evaluate(seen: Seen, known: CompiledSchedule, moment: DecisionTime) -> Evalu
     if is_spent or (ready is None and not is_waiting):
         return Evaluation(_completed(seen, known, counters, moment), None, begin)
     if counters.completed_ms:
-        # Somebody let it go on. What would have been due while it was completed is not made up for.
-        mark_ms = max(seen.mark_ms, moment.now_ms)
+        # It goes on: since an edit, which moved the watermark to its moment, or since now, as by a calendar. What would
+        # have been due while it was completed is not made up for.
+        mark_ms = seen.mark_ms if seen.mark_ms > counters.completed_ms else moment.now_ms
         plan = PlanItem(seen, moment.now_ms, new_mark_ms=mark_ms, wait=known.wait, completed="0")
         return Evaluation(plan, is_to_repeat=True)
     next_ms = ready.fire_ms if ready else moment.now_ms + RECHECK_MS
@@ -335,12 +336,11 @@ def _paused(seen: Seen, known: CompiledSchedule, moment: DecisionTime, *, is_spe
 
 def _completed(seen: Seen, known: CompiledSchedule, counters: Counters, moment: DecisionTime) -> PlanItem | None:
     since_ms = counters.completed_ms or moment.now_ms
-    if known.keep_ms is None:
-        next_ms = None
-    elif since_ms + known.keep_ms <= moment.now_ms and counters.completed_ms:
-        return PlanItem(seen, since_ms + known.keep_ms, completed="-")
-    else:
-        next_ms = since_ms + known.keep_ms
+    next_ms = None if known.keep_ms is None else since_ms + known.keep_ms
+    if next_ms is not None and next_ms <= moment.now_ms and counters.completed_ms:
+        return PlanItem(seen, next_ms, completed="-")
+    if counters.force_ms > moment.now_ms:  # the grace of the run that its last one waits for
+        next_ms = min(next_ms or counters.force_ms, counters.force_ms)
     completed = "" if counters.completed_ms else str(moment.now_ms)
     plan = PlanItem(seen, next_ms, wait=known.wait, completed=completed)
     return plan if completed else _unless_there(seen, plan)

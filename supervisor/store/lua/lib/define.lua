@@ -39,6 +39,10 @@ local function fault(i)
   return nil
 end
 
+local function is_completed(id)
+  return counters(redis.call('HGET', keys.schedule_state, id) or '')[11] > 0
+end
+
 -- A schedule that exists begins with no run any more: who asks for one by an edit is too late.
 local function begin_without(d, old_json)
   local id, json = d.id, d.json
@@ -177,6 +181,8 @@ local function define(i, set, now)
       keep_floor(id, old_json, FLOOR_MS)
     end
     retime(d, revision, now)
+  elseif revision and is_completed(id) then -- if this lets it go on, what was due meanwhile is not made up for
+    redis.call('HSET', keys.schedule_mark, id, whole(math.max(mark_of(id), now)))
   end
   list_follower(id, old_json, json)
   list_expectations(id, json, now)

@@ -223,15 +223,15 @@ local function due(n, item, policy)
     enqueue(n, item, policy)
   end
   note(n, item, code, LETTER[code])
-  if code == 'BUFFERED' and policy.overlap == 'cancel_other' then
-    local force = state_numbers(state(n))[9]
-    wanted[n] = wanted[n] ~= '' and whole(math.min(tonumber(wanted[n]), force)) or whole(force)
-  end
   if policy.is_delayed and state_numbers(state(n))[10] <= new_mark then
     state_numbers(state(n))[10] = 0
   end
   if (policy.runs and state_fired(state(n)) >= policy.runs) or (item.next == '' and not policy.is_delayed) then
     complete(n, policy)
+  end
+  if code == 'BUFFERED' and policy.overlap == 'cancel_other' then -- also where no due time follows
+    local force = state_numbers(state(n))[9]
+    wanted[n] = wanted[n] ~= '' and whole(math.min(tonumber(wanted[n]), force)) or whole(force)
   end
   return code
 end

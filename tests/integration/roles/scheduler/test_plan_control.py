@@ -141,6 +141,31 @@ def test_a_completed_schedule_that_may_run_on_does() -> None:
         assert plan.fired() == [10, 30, 40]
 
 
+@pytest.mark.parametrize(
+    "lives",
+    [
+        [{"every_ms": None, "at_ms": EPOCH_MS + s * 1000} for s in (10, 30)],
+        [{"end_at_ms": EPOCH_MS + s * 1000} for s in (10, 30)],
+        [{"max_runs": n} for n in (1, 2)],
+    ],
+    ids=["at", "end_at", "max_runs"],
+)
+def test_an_edit_that_lets_a_completed_schedule_go_on_counts_from_its_moment_though_nobody_leads(
+    lives: list[dict[str, int]],
+) -> None:
+    """What is due between the edit and the next look of a leader is owed, and nothing that was due before the edit."""
+    with planned(every(1000, "other")) as plan:
+        before, after = (every(10, missed="all", overlap="allow", **fields) for fields in lives)
+        plan.upsert(before)
+        plan.until(24)
+        plan.leader.kill_scheduler()
+        plan.upsert(after)
+        plan.until(35)
+        plan.leader.start_scheduler()
+        plan.until(60)
+        assert plan.fired() == [10, 30]
+
+
 def test_a_completed_dynamic_schedule_is_deleted_in_the_end() -> None:
     """retain_completed later; static ones stay listed."""
     with planned(every(10, "static", max_runs=1, retain_completed_ms=20_000)) as plan:

@@ -6,7 +6,7 @@ import pytest
 
 from supervisor.core.model import Outcome
 from supervisor.store.wire.fire import FireCode
-from tests.integration.roles.scheduler.planned import every, planned
+from tests.integration.roles.scheduler.planned import EPOCH_MS, every, planned
 
 
 def run_of(second: int) -> str:
@@ -124,9 +124,10 @@ def test_cancel_other_asks_no_more_than_must_end() -> None:
         assert plan.end(*map(run_of, (20, 30, 50))) == [run_of(20)]
 
 
-def test_cancel_other_forces_when_the_grace_is_over() -> None:
-    """The run that would not stop is no longer its worker's: what it reports is refused."""
-    with planned(every(20, overlap="cancel_other", cancel_grace_ms=7000)) as plan:
+@pytest.mark.parametrize("last", [{}, {"end_at_ms": EPOCH_MS + 40_000}])
+def test_cancel_other_forces_when_the_grace_is_over(last: dict[str, int]) -> None:
+    """The run that would not stop is no longer its worker's, also if no due time follows: its reports are refused."""
+    with planned(every(20, overlap="cancel_other", cancel_grace_ms=7000, **last)) as plan:
         plan.until(21)
         plan.fetch()
         plan.until(46.5)
