@@ -215,9 +215,8 @@ def test_a_stage_that_exits_with_nothing_to_say_is_done(work: Any) -> None:
 
 def test_a_stage_whose_event_loop_is_cut_off_by_a_stop_is_not_done(work: Any) -> None:
     """The run is given back, and a later attempt calls the stage again."""
-    run = context()
+    arguments = {"task": task("serve", "three"), "context": context()}
     with own_handlers() as interrupts, pytest.raises(Interrupted):
-        arguments = {"task": task("serve", "three"), "context": run}
         interrupts.job(execute, arguments, run=Subject(), soft_ns=in_s(600))  # type: ignore[arg-type]
     assert work.done == []
 

@@ -68,12 +68,14 @@ def test_a_child_that_crashes_while_draining_makes_the_stop_unclean() -> None:
     assert len(world.kernel.of("io")) == 1
 
 
-@pytest.mark.parametrize("has_run", [True, False])
-def test_a_worker_that_the_signal_itself_ends_makes_the_stop_unclean_if_it_had_runs(has_run: bool) -> None:
+@pytest.mark.parametrize(("has_run", "code"), [(True, 1), (False, 0)])
+def test_a_worker_that_the_signal_itself_ends_makes_the_stop_unclean_if_it_had_runs(
+    *, has_run: bool, code: int
+) -> None:
     """A job took its handlers; without a run there was nothing to drain."""
     world = only("io", replace(GOOD, term_s=0.0, status=-Signals.SIGTERM, has_run=has_run))
     world.at(5, Signals.SIGTERM)
-    assert world.run() == (1 if has_run else 0)
+    assert world.run() == code
 
 
 def test_a_stop_before_the_tree_is_ready_is_clean() -> None:

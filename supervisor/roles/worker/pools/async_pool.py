@@ -60,7 +60,8 @@ class AsyncPool:
         self._quit = asyncio.Event()
         self._runs = AsyncRuns(runtime, on_ended=self._on_ended)
         self._loop_watch = LoopWatch(running=self._runs.names, queue_of=self._runs.queue_of, is_sampling=takes_signals)
-        actions = {signal.SIGTERM: self.drain, signal.SIGQUIT: self.quit, signal.SIGURG: self.poll_board}
+        actions = {signal.SIGTERM: self.drain, signal.SIGQUIT: self.quit}
+        actions |= dict.fromkeys((signal.SIGURG, signal.SIGUSR2), self.poll_board)
         self._signals = LoopSignals(actions if takes_signals else {})
         # A turn that carries so many waits for no others.
         self._company = max(min(COMPANY, runtime.concurrency), runtime.concurrency // 2)
@@ -107,7 +108,7 @@ class AsyncPool:
             SessionLostError: this process was condemned while it lived.
         """
         self._loop = asyncio.get_running_loop()
-        self._signals.take(is_idle=True)
+        self._signals.take()
         self._loop.set_exception_handler(_report_stray)
         self._beat_due_s = self._loop.time()
         self._presence.ready()
@@ -170,7 +171,7 @@ class AsyncPool:
         return is_worth_it or self._must_flush or not self._runs.count or self._is_draining
 
     def _on_ended(self) -> None:
-        self._signals.take(is_idle=self._runs.is_empty)
+        self._signals.take()
         if self._suspects.is_quiet and self._runs.is_empty:
             self._is_hungry = True  # this is what it was quiet for
         if self._polls.is_open:
@@ -321,7 +322,7 @@ class AsyncPool:
         lag_s = max(0.0, now_s - self._beat_due_s)
         self._presence.beat(round(lag_s * 1e6))
         metrics.LOOP_LAG_SECONDS.labels("worker").observe(lag_s)
-        self._signals.take(is_idle=self._runs.is_empty)
+        self._signals.take()
         self.poll_board()
         self._runtime.flush()
         self._runtime.tick()

@@ -28,6 +28,7 @@ import sys
 from asyncio import _get_running_loop
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
 from enum import Enum
 from functools import partial
 from importlib import import_module
@@ -173,10 +174,7 @@ class Interrupts:
         whether it runs, since a job may have used it too.
         """
         self._demands.discard(Demand.SOFT)
-        self._run = run
-        self._soft_ns = soft_ns
-        self._relief = relief
-        self._puts_off = 0
+        self._run, self._soft_ns, self._relief, self._puts_off = run, soft_ns, relief, 0
         self.install()
         if relief is None or not 0 < _timer(signal.ITIMER_REAL)[0] <= self._due_s():
             self._arm()
@@ -188,8 +186,9 @@ class Interrupts:
             self._armed = _IN_JOB
             if Demand.QUIT in self._demands:
                 raise Interrupted
-            return enter(partial(function, **arguments))
+            return copy_context().run(enter, partial(function, **arguments))  # its variables are its own
         finally:
+            self.install()  # a job may have left an alarm, or the default actions
             self._armed, self._delivered = _NOTHING, {}
             self._run = None
             if relief is None:

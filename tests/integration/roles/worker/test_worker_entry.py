@@ -141,44 +141,6 @@ def test_signals_of_a_process_that_a_job_forked_are_its_own(shop: WorkerKit) -> 
     assert process.report().results[run_id] == [-signal.SIGTERM, -signal.SIGQUIT, -signal.SIGUSR2, -signal.SIGALRM]
 
 
-@pytest.mark.share(2)
-@pytest.mark.parametrize("taken", ["by the loop", "by the process"])
-def test_a_coroutine_that_handled_sigterm_for_a_while_leaves_the_stop_of_its_worker_as_it_was(
-    server: Server, jobs: Registry, taken: str
-) -> None:
-    """It left the default action, by which the signal would end the process with the runs of others."""
-    shop = WorkerKit(server, jobs, Kind.ASYNC)
-    go = multiprocessing.get_context("fork").Event()
-
-    @job("neighbour")
-    async def neighbour() -> str:
-        while not go.is_set():
-            await asyncio.sleep(0.01)
-        return "done"
-
-    @job("serves")
-    async def serves() -> None:
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, lambda: None)
-        await asyncio.sleep(0)
-        if taken == "by the loop":
-            loop.remove_signal_handler(signal.SIGTERM)
-        else:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-    process = start(shop)
-    run_id = shop.enqueue("neighbour")
-    shop.enqueue("serves")
-    wait_until(lambda: shop.ended(1), what="the run that serves")
-
-    process.signal(signal.SIGTERM)
-    wait_until(lambda: shop.board.rows[0].child_state == ChildState.DRAINING, what="the drain")
-    go.set()
-
-    found = process.report()
-    assert (found.code, found.results[run_id]) == (0, "done")
-
-
 def test_a_signal_that_comes_during_a_fork_is_not_lost(shop: WorkerKit) -> None:
     """A hook of the fork would lose the exception: it is raised behind it."""
 

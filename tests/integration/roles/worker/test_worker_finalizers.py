@@ -150,7 +150,7 @@ def test_a_signal_within_the_delivery_of_a_quit_does_not_take_its_place(
     made: list[object] = []
 
     class Quit(Interrupted):
-        def __init__(self) -> None:
+        def __init__(self, _why: str) -> None:
             made.append(self)
             if len(made) == 1:
                 signal.raise_signal(signal.SIGUSR2)

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from decimal import Context, getcontext, setcontext
 from functools import partial
 
 import pytest
@@ -44,6 +45,34 @@ def test_a_job_that_uses_the_timer_takes_no_soft_timeout_from_those_behind_it(
         subject.job(wait, {}, run=Subject(), soft_ns=in_s(0.1), relief=relief(in_s(0.02)))
 
     assert relieved == [1]
+
+
+@pytest.mark.parametrize("relief", [None, Relief(in_s(600), lambda: None)], ids=["slow", "fast"])
+def test_an_alarm_that_a_job_leaves_behind_ends_with_it(subject: Interrupts, relief: Relief | None) -> None:
+    """It failed before it could take it back; its handler would raise in the worker, which had no run any more."""
+
+    def expire(_number: int, _frame: object) -> None:
+        raise TimeoutError("of a job that has ended")
+
+    def use() -> None:
+        signal.signal(signal.SIGALRM, expire)
+        signal.setitimer(signal.ITIMER_REAL, 0.02)
+        raise ValueError("refused")
+
+    with pytest.raises(ValueError, match="refused"):
+        subject.job(use, {}, run=Subject(), soft_ns=in_s(600), relief=relief)
+    wait_until(lambda: signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0), what="the timer to be stopped")
+
+
+def test_variables_of_the_context_that_a_job_sets_end_with_it(subject: Interrupts) -> None:
+    """The next run sees neither the tenant of the one before nor its precision of decimals."""
+    precision = getcontext().prec
+
+    def use() -> None:
+        setcontext(Context(prec=3))
+
+    subject.job(use, {}, run=Subject(), soft_ns=in_s(600))
+    assert getcontext().prec == precision
 
 
 def test_a_timer_of_another_clock_that_fires_early_is_set_again(subject: Interrupts) -> None:

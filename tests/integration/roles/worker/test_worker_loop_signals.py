@@ -1,0 +1,60 @@
+"""Signals of an async worker that its jobs handle, too."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import signal
+import sys
+
+import pytest
+
+from supervisor.core.jobs.registry import Registry
+from supervisor.core.model import Kind
+from supervisor.core.supervision.states import ChildState
+from supervisor.roles import worker
+from tenure import job
+from tests.integration.roles.worker.forked import fork
+from tests.integration.roles.worker.worker_fixture import WorkerKit
+from tests.kit.servers import RealServer, Server, wait_until
+
+pytestmark = pytest.mark.server
+
+
+@pytest.mark.parametrize("taken", ["by the loop", "by the process", "by a handler that exits"])
+def test_a_coroutine_that_handled_sigterm_for_a_while_leaves_the_stop_of_its_worker_as_it_was(
+    real_server: RealServer, jobs: Registry, taken: str
+) -> None:
+    """Of what it left, one would end the process with the runs of others, the other one of those as if it was done."""
+    shop = WorkerKit(Server(real_server), jobs, Kind.ASYNC)
+    go = multiprocessing.get_context("fork").Event()
+
+    @job("neighbour")
+    async def neighbour() -> str:
+        while not go.is_set():  # noqa: ASYNC110 - set by another process
+            await asyncio.sleep(0.01)
+        return "done"
+
+    @job("serves")
+    async def serves() -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, lambda: None)
+        await asyncio.sleep(0)
+        if taken == "by the loop":
+            loop.remove_signal_handler(signal.SIGTERM)
+        else:
+            is_default = taken == "by the process"
+            signal.signal(signal.SIGTERM, signal.SIG_DFL if is_default else lambda *_: sys.exit(0))
+
+    process = fork(shop, main=lambda: worker.main(shop.child()))
+    wait_until(lambda: shop.board.rows[0].child_state == ChildState.READY, what="the worker to be ready")
+    run_id = shop.enqueue("neighbour")
+    shop.enqueue("serves")
+    wait_until(lambda: shop.ended(1), what="the run that serves")
+
+    process.signal(signal.SIGTERM)
+    wait_until(lambda: shop.board.rows[0].child_state == ChildState.DRAINING, what="the drain")
+    go.set()
+
+    found = process.report()
+    assert (found.code, found.results[run_id]) == (0, "done")
