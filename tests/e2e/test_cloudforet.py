@@ -71,7 +71,8 @@ def test_a_published_file_runs_unchanged_in_a_directory_with_nothing_else(
     tree = start("tree", *options, "--port", "0", environ=EMBEDDED)
     tree.wait_for("tree_ready")
     registered = {each["name"]: each for each in tree.events("schedule_registered")}
-    assert registered.keys() == listed(short_directory, *options).keys()
+    in_place = wait_until(lambda: listed(short_directory, *options), what="a leader to bring them in")
+    assert registered.keys() == in_place.keys()
     assert all(each["timezone"] == "UTC" and each["next_fire"] for each in registered.values())
     (zone,) = [each["note"] for each in tree.events("compat_note") if "schedules are in" in each["note"]]
     assert zone.startswith("schedules are in UTC")

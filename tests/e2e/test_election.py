@@ -163,7 +163,8 @@ def test_a_leader_that_is_asked_to_resign_hands_over_to_whom_it_was_told(cluster
     leader, _ = cluster.roles()
     heir = cluster.others(leader)[-1]
     name = heir.name.partition("-")[0]
-    done = tenure(cluster.directory, "leader", "resign", "--to", name, "--yes", environ=_beside(cluster.directory))
+    words = ("leader", "resign", "--to", name, "--yes", "--timeout", "50s")
+    done = tenure(cluster.directory, *words, environ=_beside(cluster.directory))
 
     assert done.returncode == 0, done.stderr
     assert cluster.leader() is heir

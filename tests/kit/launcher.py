@@ -244,7 +244,8 @@ def run_pytest(directory: Path, *words: str, **variables: str) -> subprocess.Com
     environ = {name: value for name, value in os.environ.items() if not name.startswith(("TENURE_", "PYTEST"))}
     program = Path(pytest.__file__).with_name("__main__.py")
     words = ("-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-p", "no:xdist", *words)
-    return run(words, cwd=directory, environ=environ | {"PYTHONPATH": str(ROOT), **variables}, program=program)
+    variables = environ | {"PYTHONPATH": str(ROOT), **variables}
+    return run(words, cwd=directory, environ=variables, program=program, timeout_s=5 * WAIT_S_MAX)
 
 
 def _serve(link: socket.socket) -> Mapping[str, Any]:

@@ -112,7 +112,7 @@ def test_health_never_asks_redis(tree: Any, silent_redis: list[socket.socket]) -
 
     assert code == 200
     assert 'tenure_redis_up{cluster="c1"} 0.0' in body
-    assert len(silent_redis) == 1
+    wait_until(lambda: len(silent_redis) == 1, what="the only question to be accepted")
 
 
 def test_killing_it_refuses_nobody(web: Any) -> None:
