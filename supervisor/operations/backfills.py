@@ -45,6 +45,17 @@ class BackfillLimitError(TenureError):
     http_status = 409
 
 
+class UndecidedPauseError(TenureError):
+    """A pause of the schedule has ended, and the leader has yet to decide what was due before it."""
+
+    http_status = 409
+    is_retryable = True
+
+    def __init__(self, schedule: str) -> None:
+        remedy = "try again in a moment, or, where none leads (`tenure status`), once one does"
+        super().__init__(f"the pause of {schedule!r} has ended, which the leader has not yet dealt with; {remedy}")
+
+
 class BackfillRun(NamedTuple):
     """One due time of a backfill."""
 
@@ -94,9 +105,13 @@ def plan(
     Raises:
         UnknownScheduleError: there is none.
         NewerScheduleError: another version wrote it.
+        UndecidedPauseError: the due times of a pause would be left out.
     """
     found, definition = yield from inspect(keys, schedule)
     known = known_of(found)
+    assert found.record is not None
+    if found.is_pause_over and not found.record.invalid and until_ms > known.mark_ms:
+        raise UndecidedPauseError(schedule)
     planned: list[Chunk] = yield Computing(
         chunks(trigger_of(definition), known, from_ms=from_ms, until_ms=until_ms, limit=limit, is_forced=is_forced)
     )

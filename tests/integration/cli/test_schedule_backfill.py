@@ -111,6 +111,28 @@ def test_a_backfill_says_what_it_leaves_out(applied: ClusterWithJobs) -> None:
     assert "are left to the schedule" in asked.err
 
 
+def test_a_backfill_of_a_pause_that_the_leader_has_not_seen_end_is_refused(applied: ClusterWithJobs) -> None:
+    """Its due times lie after the watermark until then: there was nothing to run, which is no success."""
+    keys, raw = applied.world.keys, applied.world.raw
+    applied.decided("hourly", mark_ms=START_MS + 3 * HOUR_MS)
+    raw.zadd(keys.schedule_next, {"hourly": 1})  # it is behind, as in an outage
+    assert applied.tenure("pause", "hourly", "--reason", "disk").code == 0
+    assert applied.tenure("resume", "hourly").code == 0
+    asked = ("backfill", "hourly", "--from", "2026-11-01T03:30Z", "--to", "2026-11-01T06:00Z", "--no-wait")
+    for options in (["--yes"], ["--dry-run"]):
+        refused = applied.tenure(*asked, *options)
+        assert refused.code == 1
+        assert "the pause of 'hourly' has ended, which the leader has not yet dealt with; try again" in refused.err
+
+    before = applied.tenure("backfill", "hourly", "--from", "2026-11-01", "--to", "2026-11-01T03:00Z", "--dry-run")
+    assert before.code == 0
+    raw.hdel(keys.schedule_paused, "hourly")  # as the leader does
+    applied.decided("hourly", mark_ms=START_MS + 6 * HOUR_MS)
+    assert applied.tenure(*asked, "--yes").code == 0
+    applied.serve_backfills()
+    assert queued(applied) == [f"hourly@{START_MS + n * HOUR_MS}" for n in (4, 5, 6)]
+
+
 def test_a_followed_backfill_ends_with_its_record_as_json(
     applied: ClusterWithJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
