@@ -12,7 +12,7 @@ import click
 
 from supervisor.cli.help import SectionedGroup
 from supervisor.cli.output import say
-from supervisor.core.errors import EXIT_CANNOT_CREATE, EXIT_CONFIG, Problem
+from supervisor.core.errors import EXIT_CANNOT_CREATE, EXIT_CONFIG, EXIT_OK, Problem
 from supervisor.trust import is_directory
 
 if TYPE_CHECKING:
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 FILE_BYTES_MAX = 1024 * 1024
 STANDARD_INPUT = "-"
+_OF_ALL = (("jobs",), ("shell", "umask"), ("workers",))
+"""What an imported file sets beside schedules: settings of the whole configuration."""
+
 ETC = Path("/etc")
 SH = Path("/bin/sh")
 _SPOOLS = tuple(map(Path, ("/var/spool/cron/crontabs", "/var/spool/cron", "/var/spool/cron/tabs")))
@@ -88,7 +91,25 @@ def crontab(
     if (at_once := places(imported.entries)) < len(imported.entries):
         say(f"warning: at most {at_once} commands run at once, further ones wait: workers.shell.processes", err=True)
     text = to_yaml(imported.entries, [source.name for source in sources])
-    context.exit(_write(text, output, force=force))
+    code = _write(text, output, force=force)
+    if code == EXIT_OK and output != STANDARD_INPUT:
+        _warn_of_others(Path(output), text)
+    context.exit(code)
+
+
+def _warn_of_others(written: Path, text: str) -> None:
+    """Name each setting that the files of one directory have twice: without a word the file that is read last wins."""
+    from supervisor.settings.loader import discover
+    from supervisor.settings.yaml_source import parse_text, read_file
+
+    folder = written.parent.parent if written.parent.name == "conf.d" else written.parent
+    own, remedy = parse_text(text, str).root, "the file that is read last wins (conf.d at the end): set it in one"
+    for other in discover([folder], []):
+        root = None if other.exists() and other.samefile(written) else read_file(other).root
+        for path in _OF_ALL:
+            there, here = (None if each is None else each.nearest(path) for each in (root, own))
+            if there and here and there[0] == here[0] == path and there[1].plain() != here[1].plain():
+                say(f"warning: {other} sets {'.'.join(path)} too, otherwise than {written}; {remedy}", err=True)
 
 
 def _host(timezone: str | None, user: str | None) -> tuple[Host, list[Problem]]:
@@ -232,7 +253,7 @@ def _private(path: str, flags: int) -> int:
 def _write(text: str, output: str, *, force: bool) -> int:
     if output == "-":
         click.echo(text, nl=False)
-        return 0
+        return EXIT_OK
     try:
         with open(output, "w" if force else "x", encoding="utf-8", opener=_private) as stream:
             stream.write(text)
@@ -243,4 +264,4 @@ def _write(text: str, output: str, *, force: bool) -> int:
         say(f"error: {output} cannot be written: {error.strerror}", err=True)
         return EXIT_CANNOT_CREATE
     say(f"written: {output}", err=True)
-    return 0
+    return EXIT_OK

@@ -29,6 +29,7 @@ _HEADER = """\
 # - overlap: allow starts a run while an earlier one is unfinished, as cron did; skip is the safer choice.
 # - A command that exits with a code other than 0 has failed; check: false accepts every code, as cron did.
 # - At most {places} commands run at once on a replica, further ones wait: workers.shell.processes; cron knows no limit.
+# - jobs, shell and workers hold for the whole configuration: where another file of it sets them, keep one of both.
 # - Files that commands make can be read by others (shell.umask), as cron's can; those of Python jobs cannot.
 version: 1
 jobs: [shell]

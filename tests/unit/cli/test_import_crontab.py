@@ -85,6 +85,26 @@ def test_more_lines_than_run_at_once_are_warned_of(count: int, *, is_warned: boo
     assert ("warning: at most 16 commands run at once" in result.stderr) is is_warned
 
 
+@pytest.mark.parametrize("name", ["conf.d/tabs.yaml", "tabs.yaml"])
+def test_settings_of_other_files_that_the_written_one_meets_are_named(name: str, tmp_path: Path) -> None:
+    """In one directory the file that is read last wins: pools and umask of the others were gone without a word."""
+    output = tmp_path / name
+    (tmp_path / "conf.d").mkdir()
+    (tmp_path / "base.yaml").write_text('jobs: [shell]\nshell: {umask: "027"}\nworkers: {io: {kind: async}}\n')
+    (tmp_path / "conf.d" / "more.yaml").write_text("jobs: [reports]\nweb: {port: 1}\n")
+    (tmp_path / "broken.yaml").write_text("shell: [")
+
+    result = run("-", *UTC, "--output", output, stdin=b"@daily bin/a\n")
+
+    assert result.exit_code == 0
+    warned = [line.split(" too, ")[0] for line in result.stderr.splitlines() if line.startswith("warning: ")]
+    assert sorted(warned) == [
+        f"warning: {tmp_path}/base.yaml sets shell.umask",
+        f"warning: {tmp_path}/base.yaml sets workers",
+        f"warning: {tmp_path}/conf.d/more.yaml sets jobs",
+    ]
+
+
 def test_standard_input_is_a_user_crontab() -> None:
     """``crontab -l`` prints one."""
     result = run("-", *UTC, stdin=b"@daily bin/a\n")
