@@ -4,7 +4,7 @@ Masks by name and by shape, so it is the second line of defence: settings keep t
 
 Guarantees
     Time linear in the shown text, not in the given one: a text is cut first, then masked, and so is a name; of items
-    of sequences and mappings the first are looked at.
+    of sequences and mappings the first are looked at, however deep they lie in one another.
     A secret that the cut divides is masked, as far as it is shown.
     A value that cannot be shown, because its ``repr`` raises, is named instead: nobody who logs gets an error.
 
@@ -15,21 +15,24 @@ Does not guarantee
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
 from functools import lru_cache
 from itertools import islice, pairwise
-from typing import Any
+from typing import Any, TypeVar
 
 from supervisor.core.network import MARK, find_userinfo
 
+_T = TypeVar("_T")
+
 MASK = "***"
 ITEMS_MAX = 100
-"""Further items of a sequence or mapping are left out, unless the caller wants more; a mapping tells their number."""
+"""Further items of a sequence or mapping are left out, unless the caller wants more; a mapping tells their number.
+Of a value that holds others, ten times as many are shown altogether."""
 
 NAME_CHARS_MAX = 200
-"""Of a longer name the start is shown; whether it is a secret's is seen by its two ends."""
+"""Of a longer name the start is shown, and nothing of the value."""
 
 DEPTH_MAX = 6
 """Deeper values are masked whole: nothing worth reading nests further."""
@@ -114,11 +117,9 @@ def is_secret_name(name: str) -> bool:
     """Return whether a value under ``name`` is to be hidden.
 
     By whole words, because ``access_token`` hides and ``tokens_deleted`` is a count; or by its end, as in text
-    (``PGPASSWORD``).
+    (``PGPASSWORD``). A longer name than any that people give is one: a secret word may stand anywhere in it.
     """
-    if len(name) > NAME_CHARS_MAX:
-        name = f"{name[: NAME_CHARS_MAX // 2]} {name[-NAME_CHARS_MAX // 2 :]}"
-    return _is_secret(name)
+    return len(name) > NAME_CHARS_MAX or _is_secret(name)
 
 
 @lru_cache(maxsize=2048)
@@ -207,74 +208,77 @@ def _no_text(value: Any, error: Exception) -> str:
     return f"<{type(value).__name__} that cannot be shown: {type(error).__name__}>"
 
 
-def mask(
-    value: Any,
-    *,
-    depth: int = 0,
-    also: frozenset[str] = _NO_NAMES,
-    chars: int = TEXT_CHARS_MAX,
-    items: int = ITEMS_MAX,
-) -> Any:
+def mask(value: Any, *, also: frozenset[str] = _NO_NAMES, chars: int = TEXT_CHARS_MAX, items: int = ITEMS_MAX) -> Any:
     """Return ``value`` with secrets masked, through mappings and sequences.
 
     Args:
         value: of any type.
-        depth: how deep it lies in another value.
         also: further names of secrets.
         chars: how many characters of each text may be shown.
-        items: how many items of each mapping and sequence may be shown.
+        items: how many items of each mapping and sequence may be shown; ten times as many altogether.
     """
-    try:
-        return _mask(value, depth, also, chars, items)
-    except Exception as error:  # noqa: BLE001 - any code may stand in what a mapping, a sequence or __str__ does
-        return _no_text(value, error)
-
-
-def _mask(value: Any, depth: int, also: frozenset[str], chars: int, items: int) -> Any:
-    if isinstance(value, str):
-        return mask_text(value, chars)
-    if value is None or isinstance(value, bool | int | float):
-        return value
-    if isinstance(value, Mapping | list | tuple | set | frozenset) and depth >= DEPTH_MAX:
-        return MASK
-    if isinstance(value, Mapping):
-        return _mask_mapping(value, depth, also, chars, items)
-    if isinstance(value, list | tuple | set | frozenset):
-        return [mask(item, depth=depth + 1, also=also, chars=chars, items=items) for item in islice(value, items)]
-    # Anything else shows itself as text, because an encoder would walk its fields past this mask.
-    return mask(value.value, depth=depth, chars=chars) if isinstance(value, Enum) else mask_text(str(value), chars)
-
-
-def _mask_mapping(value: Mapping[Any, Any], depth: int, also: frozenset[str], chars: int, items: int) -> dict[str, Any]:
-    shown: dict[str, Any] = {}
-    for key, item in islice(value.items(), items):
-        whole = str(key)
-        name = mask_text(whole, NAME_CHARS_MAX)  # it can be a URL, a header or a flag
-        if name in shown:  # two names that differ in a secret
-            name = f"{name} ({len(shown) + 1})"
-        shown[name] = mask_entry(whole, item, depth=depth + 1, also=also, chars=chars, items=items)
-    if (left_out := len(value) - items) > 0:
-        shown[_LEFT_OUT] = f"+{left_out}"
-    return shown
+    return _Masking(also, chars, items).value(value)
 
 
 def mask_entry(
-    name: str,
-    value: Any,
-    *,
-    depth: int = 0,
-    also: frozenset[str] = _NO_NAMES,
-    chars: int = TEXT_CHARS_MAX,
-    items: int = ITEMS_MAX,
+    name: str, value: Any, *, also: frozenset[str] = _NO_NAMES, chars: int = TEXT_CHARS_MAX, items: int = ITEMS_MAX
 ) -> Any:
     """Return ``value``, found under ``name``, masked for print; nothing, if that is among ``also``."""
-    if name in also and value is not None:
-        return MASK
-    if (
-        is_secret_name(name)
-        and value is not None
-        and not isinstance(value, bool)
-        and not (isinstance(value, str) and not value)
-    ):
-        return MASK
-    return mask(value, depth=depth, also=also, chars=chars, items=items)
+    return MASK if _is_hidden(name, value, also) else mask(value, also=also, chars=chars, items=items)
+
+
+def _is_hidden(name: str, value: Any, also: frozenset[str]) -> bool:
+    if value is None or name in also:
+        return value is not None
+    return is_secret_name(name) and not isinstance(value, bool) and not (isinstance(value, str) and not value)
+
+
+class _Masking:
+    """Masking of one value with all that it holds."""
+
+    __slots__ = ("_also", "_chars", "_items", "_left")
+
+    def __init__(self, also: frozenset[str], chars: int, items: int) -> None:
+        self._also = also
+        self._chars = chars
+        self._items = items
+        self._left = 10 * items  # lists of lists of lists are as long as all of them together
+
+    def value(self, value: Any, depth: int = 0) -> Any:
+        try:
+            return self._shown(value, depth)
+        except Exception as error:  # noqa: BLE001 - any code may stand in what a mapping, a sequence or __str__ does
+            return _no_text(value, error)
+
+    def _shown(self, value: Any, depth: int) -> Any:
+        if isinstance(value, str):
+            return mask_text(value, self._chars)
+        if value is None or isinstance(value, bool | int | float):
+            return value
+        if isinstance(value, Mapping | list | tuple | set | frozenset) and depth >= DEPTH_MAX:
+            return MASK
+        if isinstance(value, Mapping):
+            return self._mapping(value, depth)
+        if isinstance(value, list | tuple | set | frozenset):
+            return [self.value(item, depth + 1) for item in self._first(value)]
+        # Anything else shows itself as text, because an encoder would walk its fields past this mask.
+        return self.value(value.value, depth) if isinstance(value, Enum) else mask_text(str(value), self._chars)
+
+    def _mapping(self, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+        shown: dict[str, Any] = {}
+        for key, item in self._first(value.items()):
+            whole = str(key)
+            name = mask_text(whole, NAME_CHARS_MAX)  # it can be a URL, a header or a flag
+            if name in shown:  # two names that differ in a secret
+                name = f"{name} ({len(shown) + 1})"
+            shown[name] = MASK if _is_hidden(whole, item, self._also) else self.value(item, depth + 1)
+        if (left_out := len(value) - len(shown)) > 0:
+            shown[_LEFT_OUT] = f"+{left_out}"
+        return shown
+
+    def _first(self, items: Iterable[_T]) -> Iterator[_T]:
+        for item in islice(items, self._items):
+            if self._left == 0:
+                return
+            self._left -= 1
+            yield item

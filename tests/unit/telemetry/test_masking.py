@@ -173,6 +173,18 @@ def test_deep_and_long_values_have_a_limit() -> None:
     assert mask(many, items=sys.maxsize) == many
 
 
+@table("nested", [[[[1] * 100] * 100] * 100, (dict.fromkeys(range(100), (1,) * 100),) * 100, [[{}] * 1000] * 1000])
+def test_values_within_values_have_one_limit_together(nested: object) -> None:
+    """Six levels of a hundred items each would hold up an event loop for days, for one line of the log."""
+
+    def count(value: object) -> int:
+        inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+        return sum(1 + count(each) for each in inner)
+
+    assert 10 * ITEMS_MAX <= count(mask(nested)) <= 11 * ITEMS_MAX  # with the numbers of what is left out
+    assert count(mask(nested, items=sys.maxsize)) > 100 * ITEMS_MAX
+
+
 @table(
     ("name", "shown"),
     [(f"postgres://app:{SECRET}@db/prod", "postgres://***@db/prod"), (f"Authorization: Bearer {SECRET}", "Authorization: ***"),
@@ -195,9 +207,9 @@ def test_a_hidden_word_is_masked_as_a_name() -> None:
         assert mask({SECRET: None, "plain": SECRET}) == {MASK: None, "plain": MASK}
 
 
-@table("name", ["password_" + "x_" * 5_000, "x_" * 5_000 + "password"])
-def test_a_long_name_is_judged_by_its_ends(name: str) -> None:
-    """Nothing reads or keeps a name of megabytes; its value is hidden as that of any other."""
+@table("name", ["password_" + "x_" * 5_000, "x_" * 5_000 + "password", f"{'x_' * 100}password{'_x' * 100}", "x" * 201])
+def test_the_value_under_a_long_name_is_hidden(name: str) -> None:
+    """Nothing reads or keeps a name of megabytes; a secret word may stand anywhere in it."""
     assert is_secret_name(f"{name}_hash")
     assert list(mask({name + "_hash": SECRET}).values()) == [MASK]
 
