@@ -23,6 +23,8 @@ REFUSAL = (
     "in the test, not before it; or mark the test @pytest.mark.tenure_redis, or all of them: tenure_redis = true"
 )
 
+REMEDY = "install the wheel of a release with its extra: pip install './tenure-X-py3-none-any.whl[testing]'"
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the option for projects whose tests have a Redis of their own."""
@@ -48,7 +50,12 @@ def tenure_cluster() -> Iterator[ClusterFactory]:
 
     From then on ``connect`` and ``enqueue`` of the application under test are the cluster's.
     """
-    from supervisor.testing.cluster import ClusterFactory  # noqa: PLC0415 - most tests never ask for it
+    try:
+        from supervisor.testing.cluster import ClusterFactory  # noqa: PLC0415 - most tests never ask for it
+    except ModuleNotFoundError as error:
+        if error.name not in {"fakeredis", "lupa"}:
+            raise
+        pytest.fail(f"{error}; {REMEDY}", pytrace=False)
 
     with ClusterFactory() as factory:
         yield factory

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -216,3 +217,15 @@ def test_the_plugin_keeps_tests_of_users_from_real_servers(tmp_path: Path) -> No
     done = run_pytest(tmp_path, "--strict-markers", ".", **nowhere)
 
     assert "3 passed" in done.stdout, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("module", ["fakeredis", "lupa"])
+def test_without_the_extra_a_fixture_says_what_to_install(
+    module: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plugin is loaded wherever Tenure is installed, so this is what a user meets first."""
+    for name in [each for each in sys.modules if each.startswith("supervisor.testing.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(pytest.fail.Exception, match=rf"{module}.*; install the wheel .*\[testing\]"):
+        request.getfixturevalue("tenure_inline")
