@@ -8,10 +8,9 @@ from typing import Any
 import structlog
 
 from supervisor.core.election.lease import Loss
-from supervisor.core.model import Outcome
 from supervisor.store.election.leases import RENEWALS
 from supervisor.store.queues.runs import EndedRun
-from supervisor.telemetry import event_catalogue, events
+from supervisor.telemetry import event_catalogue
 from supervisor.telemetry.metrics import (
     ELECTION_CAMPAIGNS,
     ELECTION_CANDIDATES,
@@ -33,6 +32,7 @@ from supervisor.telemetry.metrics import (
     RUNS_RECLAIMED,
     UNKNOWN_JOB,
 )
+from supervisor.telemetry.run_events import RUN_ENDS, record_end
 
 _LEVELS = {
     "leader_lapsed": "warning",
@@ -129,14 +129,11 @@ class AgentReport:
         job, facts = run.job or UNKNOWN_JOB, {"run": run.run_id, "attempt": run.attempt, "queue": run.queue}
         if run.schedule:
             facts["schedule"] = run.schedule
-        name, level, told = "run_cancelled", "info", {"all"}
-        if run.outcome is Outcome.DEAD:
-            name, level, told = "run_dead", "error", {"failures", "all"}
         RUNS_FINISHED.labels(run.queue, job, run.outcome.value).inc()
         if not is_folded:
-            getattr(self._log, level)(name, job=job, outcome=run.outcome.value, error=error, **facts)
-        if events.run_events() in told:
-            events.record(name, error, subject=job, level=level, is_logged=True, **facts)
+            event, level, _ = RUN_ENDS[run.outcome]
+            getattr(self._log, level)(event, job=job, outcome=run.outcome.value, error=error, **facts)
+        record_end(run.outcome, error, job=job, facts=facts)
 
     def _count(self, event: str, fields: dict[str, Any]) -> None:
         if event == "leader_acquired":

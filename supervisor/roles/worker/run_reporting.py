@@ -28,6 +28,7 @@ from supervisor.store.keys import Keys
 from supervisor.store.wire.poll import FetchedRun, TurnReply
 from supervisor.telemetry import events, metrics
 from supervisor.telemetry.run_context import enter_run, run_fields
+from supervisor.telemetry.run_events import RUN_ENDS, record_end
 
 if TYPE_CHECKING:
     from supervisor.roles.worker.attempt.executor import Execution
@@ -40,7 +41,6 @@ OTHERS = "others"
 TELL_AGAIN_NS = 60 * SECOND_NS
 TOLD_MAX = 200
 _DEBUG = 10
-_FAILURES = {Outcome.RETRY: ("run_failed", "warning"), Outcome.DEAD: ("run_dead", "error")}
 _FOREIGN = "a key of this queue, or of that of a child, holds another type; ends of runs wait for it"
 
 log = structlog.get_logger("tenure.worker")
@@ -107,57 +107,58 @@ class RunReporter:
         if self._is_debugging:
             log.debug("run_started", **identity(fetched))
         if self._run_events == "all":
-            _event("run_started", fetched)
+            facts = identity(fetched)
+            events.record("run_started", subject=facts.pop("job"), is_logged=True, **facts)
 
     def ended(self, fetched: FetchedRun, outcome: Outcome, seconds: float, now_ns: int) -> None:
         """Report a run that succeeded, or that ended because it was asked to."""
         self._count(fetched, outcome, seconds)
         if self._lines.admits(now_ns):
-            log.info(_name(outcome), **identity(fetched), duration_s=round(seconds, 6))
+            log.info(RUN_ENDS[outcome].event, **identity(fetched), duration_s=round(seconds, 6))
         else:
             self._lines.add(fetched.envelope.template.job, outcome, seconds)
         if self._run_events == "all":
-            _event(_name(outcome), fetched)
+            _record(fetched, outcome, "")
 
     def failed(
         self, fetched: FetchedRun, outcome: Outcome, seconds: float, now_ns: int, *, error: str, retry_s: float | None
     ) -> None:
         """Report an attempt that failed."""
         self._count(fetched, outcome, seconds)
-        if self._failures.admits(now_ns):
-            event, level = _FAILURES.get(outcome, _FAILURES[Outcome.RETRY])
-            getattr(log, level)(
-                event,
-                **identity(fetched),
-                outcome=outcome.value,
-                error=error,
-                duration_s=round(seconds, 6),
-                retry_in_s=None if retry_s is None else round(retry_s, 3),
-            )
-        else:
-            self._failures.add(fetched.envelope.template.job, outcome, seconds, error)
-        self._failure(fetched, outcome, error)
+        event, level, _ = RUN_ENDS.get(outcome, RUN_ENDS[Outcome.RETRY])
+        retry_in_s = None if retry_s is None else round(retry_s, 3)
+        fields = {"error": error, "duration_s": round(seconds, 6), "retry_in_s": retry_in_s}
+        self._tell(event, level, fetched, outcome, now_ns, seconds=seconds, **fields)
 
     def refused(self, event: str, fetched: FetchedRun, outcome: Outcome, now_ns: int, **fields: Any) -> None:
         """Report a run that was not executed; the metrics are the caller's, who knows under which name."""
-        if self._failures.admits(now_ns):
-            is_urgent = event in {"job_unknown", "run_dead"}
-            (log.error if is_urgent else log.warning)(event, **identity(fetched), outcome=outcome.value, **fields)
-        else:
-            self._failures.add(fetched.envelope.template.job, outcome, 0.0, event)
-        self._failure(fetched, outcome, str(fields.get("error", event)))
+        level = "error" if event in {"job_unknown", "run_dead"} else "warning"
+        self._tell(event, level, fetched, outcome, now_ns, **fields)
 
     def ended_by_stop(self, fetched: FetchedRun, outcome: Outcome, now_ns: int, reason: str) -> None:
         """Report a run that the stop of its process ended: it must not run twice, or was to end anyway."""
         metrics.RUNS_FINISHED.labels(fetched.queue, fetched.envelope.template.job, outcome.value).inc()
-        self.refused(_name(outcome), fetched, outcome, now_ns, error=reason)
+        event, level, _ = RUN_ENDS[outcome]
+        self._tell(event, level, fetched, outcome, now_ns, error=reason)
 
-    def _failure(self, fetched: FetchedRun, outcome: Outcome, why: str) -> None:
-        """Report a failure for people; a run that is only late or given back did not fail."""
-        if self._run_events == "none" or outcome not in _FAILURES:
-            return
-        reason, level = _FAILURES[outcome]
-        _event(reason, fetched, level=level, note=why)
+    def _tell(
+        self,
+        event: str,
+        level: str,
+        fetched: FetchedRun,
+        outcome: Outcome,
+        now_ns: int,
+        *,
+        seconds: float = 0.0,
+        **fields: Any,
+    ) -> None:
+        """Report an end that people look for; a run that is only late or given back did not fail."""
+        why = str(fields.get("error", event))
+        if self._failures.admits(now_ns):
+            getattr(log, level)(event, **identity(fetched), outcome=outcome.value, **fields)
+        else:
+            self._failures.add(fetched.envelope.template.job, outcome, seconds, why)
+        _record(fetched, outcome, why)
 
     def _count(self, fetched: FetchedRun, outcome: Outcome, seconds: float) -> None:
         key = fetched.queue, fetched.envelope.template.job
@@ -186,13 +187,9 @@ class RunReporter:
             log.warning("failures_folded", **_fields(folded), last_error=folded.note)
 
 
-def _name(outcome: Outcome) -> str:
-    return "run_succeeded" if outcome is Outcome.OK else f"run_{outcome.value}"  # run_replaced, run_cancelled
-
-
-def _event(reason: str, fetched: FetchedRun, *, level: str = "info", note: str = "") -> None:
+def _record(fetched: FetchedRun, outcome: Outcome, note: str) -> None:
     facts = identity(fetched)
-    events.record(reason, note, subject=facts.pop("job"), level=level, is_logged=True, **facts)
+    record_end(outcome, note, job=facts.pop("job"), facts=facts)
 
 
 def _fields(folded: Any) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from structlog.testing import capture_logs
 
 from supervisor.core.model import Envelope, Kind, Outcome, Template
 from supervisor.roles.worker.run_reporting import RunReporter
@@ -36,6 +37,29 @@ def test_ends_are_events_as_the_settings_say(mailbox: Mailbox, runs: str, expect
     ends.refused("job_unknown", RUN, Outcome.GIVEBACK, 0)
 
     assert [(event.reason, event.level) for event in arrived(mailbox)] == expected
+
+
+@pytest.mark.parametrize(
+    ("outcome", "level", "runs", "is_event"),
+    [
+        (Outcome.CANCELLED, "info", "failures", False),
+        (Outcome.CANCELLED, "info", "all", True),
+        (Outcome.DEAD, "error", "failures", True),
+        (Outcome.DEAD, "error", "none", False),
+    ],
+)
+def test_a_run_that_a_stop_ends_is_told_as_any_other(
+    mailbox: Mailbox, outcome: Outcome, level: str, runs: str, *, is_event: bool
+) -> None:
+    """One that somebody had cancelled is no warning, and an event where all ends are."""
+    events.attach(mailbox.write_fd, replica="r1", role="worker-io-0", runs=runs)
+    with capture_logs() as lines:
+        RunReporter().ended_by_stop(RUN, outcome, 0, "a stop")
+
+    name = f"run_{outcome.value}"
+    assert [(line["event"], line["log_level"], line["error"]) for line in lines] == [(name, level, "a stop")]
+    told = [(event.reason, event.level, event.note) for event in arrived(mailbox)]
+    assert told == [(name, level, "a stop")] * is_event
 
 
 def test_an_event_names_the_job_and_the_latest_run(mailbox: Mailbox) -> None:
