@@ -3,6 +3,7 @@
 -- High, normal and low have 6, 3 and 1 of 10 slots while all have work; what one cannot use goes to the others, highest
 -- first. The wheel below is smooth: the slots of one class are as far apart as can be, and no ten in a row lack any.
 -- Includes  waiting
+--           rate_line
 local KEYS_MAX = 40
 local BYTES_MAX = 1048576 -- of one reply, and the run that goes beyond: no caller waits for any size, and a turn is repeated as it was
 local WHEEL = { 0, 1, 0, 0, 1, 0, 2, 0, 1, 0 }

@@ -139,7 +139,7 @@ BREAKS = {
         lambda _world: slot_turns.check_a_busy_queue(1100),
     ),
     "a rate lets everything start": Break(
-        lua("lib/waiting.lua", "if tat + (ahead + 1) * step - per_us <= t.now_us then", "if true then"),
+        lua("lib/rate_line.lua", "if tat + (ahead + 1) * step - per_us <= t.now_us then", "if true then"),
         limits.test_as_many_start_as_the_rate_allows_and_the_rest_come_one_after_another,
     ),
 }
