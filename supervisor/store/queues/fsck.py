@@ -242,4 +242,5 @@ def _fits(head: str, place: str) -> bool:
 
 def _is_charge(value: str) -> bool:
     parts = value.split(",")
-    return len(parts) == 3 and all(part.isdecimal() for part in parts)
+    is_aged = value.startswith("0,0,0,")  # (see `came_at` in lib/waiting.lua)
+    return len(parts) == 3 + is_aged and all(part.isdecimal() for part in parts)

@@ -9,9 +9,9 @@ local BYTES_MAX = 1048576 -- of one reply, and the run that goes beyond: no call
 local WHEEL = { 0, 1, 0, 0, 1, 0, 2, 0, 1, 0 }
 local WEIGHTS = { [0] = 6, 3, 1 }
 
--- What a run's limits say: 'go', 'full', 'over' if a newer one takes its place, or 'early' with its time; nil if a
--- foreign key is in the way.
-local function judge(open, id, of, is_retry, is_older, is_rated)
+-- What a run's limits say: 'go', 'full' with its place in the line of its rate, 'over' if a newer one takes its place, or 'early'
+-- with its time; nil if a foreign key is in the way.
+local function judge(open, id, of, is_retry, is_older, is_rated, came_us)
   local queue = open.name
   local me = queue .. ' ' .. id
   if of.is_replacing and of.max == 1 then
@@ -21,12 +21,13 @@ local function judge(open, id, of, is_retry, is_older, is_rated)
     if its_id and newest ~= me and redis.pcall('HEXISTS', keys.data(its_queue), its_id) == 1 then return 'over' end
   end
   if of.concurrency and of.max then
-    local is_new = not (is_older or of.is_replacing or of.rate and read('ZSCORE', keys.rate(queue, t.letter, of.rate), id))
-    local is_free = has_slot(open, of, me, is_new)
-    if not is_free then return is_free == false and 'full' or nil end
+    local is_known = is_older or of.is_replacing
+    local place = not is_known and of.rate and read('ZSCORE', keys.rate(queue, t.letter, of.rate), id)
+    local is_free = has_slot(open, of, me, not (is_known or place))
+    if not is_free then return is_free == false and 'full' or nil, place end
   end
   if of.rate and is_rated then
-    local early, due = is_early(of, queue, id, is_retry)
+    local early, due = is_early(of, queue, id, is_retry, came_us)
     if early and of.concurrency then note_early(queue, of.concurrency) end
     if early or early == nil then return early and 'early' or nil, due end
   end
@@ -51,8 +52,8 @@ local function decide(open, ids, skip, most, is_suspect)
   open.charged = open.charged or (data and read('HLEN', keys.att(queue)))
   local att = open.charged ~= 0 and open.charged and read('HMGET', keys.att(queue), unpack(ids)) or {}
   if not data or not open.charged or not read('HLEN', keys.run(queue)) then return nil end
-  local plan = { tokens = {}, given = {}, gone = {}, early = {}, waiting = {}, older = {}, yield = {}, blocked = {},
-    over = {}, spared = {}, known = {}, seen = 0 }
+  local plan = { tokens = {}, given = {}, gone = {}, early = {}, waiting = {}, older = {}, aged = {}, came = {}, yield = {},
+    blocked = {}, over = {}, spared = {}, known = {}, seen = 0 }
   local are_ids = string.find(table.concat(ids), ID) ~= nil -- as mostly: one look at all is cheaper
   for n, id in ipairs(ids) do
     if #plan.given == most or t.keys <= 0 or t.bytes <= 0 then break end
@@ -63,13 +64,22 @@ local function decide(open, ids, skip, most, is_suspect)
     if header then
       local of = limits_in(header)
       local is_retry = charges(att[n]) > 0 and not has_asked(queue, id) -- it is older than what waits
-      local is_older = is_suspect or is_retry or t.woken[queue .. ' ' .. id] or att[n] == WAITED
+      local came_us = came_at(att[n])
+      local is_older = is_suspect or is_retry or t.woken[queue .. ' ' .. id] or att[n] == WAITED or came_us
         or of.is_replacing and att[n] -- tried again: no newer than who runs
-      verdict, due = judge(open, id, of, is_retry, is_older, not is_suspect) -- a suspect has had its start
+      verdict, due = judge(open, id, of, is_retry, is_older, not is_suspect, came_us) -- a suspect has had its start
       if not verdict then
         return nil
       elseif verdict == 'full' then
-        local kept = is_older and plan.older or plan.waiting
+        if due then -- since when it is in the line of its rate, which it leaves
+          came_us = math.max(math.min(tonumber(due), t.now_us), 0)
+          if not att[n] then
+            plan.known[#plan.known + 1] = id -- it has its age from here on, wherever it waits
+            plan.known[#plan.known + 1] = WAITED .. ',' .. whole(came_us)
+          end
+        end
+        plan.came[id] = came_us
+        local kept = came_us and plan.aged or is_older and plan.older or plan.waiting
         kept[of.concurrency] = kept[of.concurrency] or {}
         table.insert(kept[of.concurrency], id)
         local line = of.rate and line_of(queue, of.rate)
@@ -131,12 +141,13 @@ local function write_limits(queue, list, plan, is_suspect)
       whole(math.max(math.ceil((bucket.tat - t.now_us + bucket.per_us) / 1000), 1000)))
   end
   t.admitted, t.buckets = {}, {}
-  for _, which in ipairs({ 'waiting', 'older' }) do
+  for _, which in ipairs({ 'older', 'waiting', 'aged' }) do
     for key, ids in pairs(plan[which]) do
       local is_told = read('SADD', keys.limit_queues(key), queue)
       if is_suspect then
         redis.call('RPUSH', list, unpack(ids)) -- it keeps its lane, at the end of it
       elseif is_told and (which == 'older' and wait_in_front(keys.wait(queue, key), ids)
+        or which == 'aged' and wait_by_age(queue, keys.wait(queue, key), ids, plan.came)
         or which == 'waiting' and read('RPUSH', keys.wait(queue, key), unpack(ids))) then
         join_slot_line(queue, key)
         for _, id in ipairs(ids) do
@@ -156,11 +167,11 @@ local function write_limits(queue, list, plan, is_suspect)
       ask_to_yield(key, read('LLEN', keys.wait(queue, key)) or 0)
     end
   end
+  if #plan.known > 0 then
+    redis.call('HSET', keys.att(queue), unpack(plan.known))
+  end
   if #plan.early > 0 then
     redis.call('ZADD', keys.later(queue), unpack(plan.early))
-    if #plan.known > 0 then
-      redis.call('HSET', keys.att(queue), unpack(plan.known))
-    end
     t.due_at[queue] = nil
     for _, key in ipairs(plan.spared) do
       tell_waiting(key, queue) -- it may have been brought back for a slot that it does not take now

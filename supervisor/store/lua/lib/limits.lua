@@ -19,8 +19,8 @@
 --   limit:w:<key>         zset    expires: of several such queues those that are served, in the order in which they have a slot
 --   limit:n               hash    concurrency key to `queue id` of the newest run that replaces others
 --   limit:r:<key>         string  `tat_us 0`, expires: GCRA by the server's time
---   q:<queue>:rate:<kind>:<key>  zset  expires: runs that came too early for a rate, by when they first did, behind those that come
---                                 back unfinished, or failed. They wait in `later`, each until it may start; one starts only if
+--   q:<queue>:rate:<kind>:<key>  zset  expires: runs that came too early for a rate, by when they first did (`came_at`), behind those
+--                                 that come back unfinished, or failed. They wait in `later`, each until it may start; one starts only if
 --                                 all in front of it could start as well
 --
 -- A slot is given with `run` and taken with it, in one script, so it cannot leak; where one leaked all the same (a key
@@ -315,11 +315,13 @@ local function replace_older(queue, id, data)
 end
 
 -- A run that was not started waits until `due`. Of those that replace others it is no newer when it comes back: it is charged,
--- with nothing.
+-- with nothing. Any other is, and has no age.
 local function put_off(queue, id, data, att, due)
   local header = not att and header_of(data)
   if header and limits_in(header).is_replacing then
     redis.call('HSET', keys.att(queue), id, WAITED)
+  elseif string.find(att or '', WAITED .. ',', 1, true) == 1 then
+    redis.call('HDEL', keys.att(queue), id)
   end
   note_asked(queue, id, att)
   redis.call('ZADD', keys.later(queue), whole(due), id)

@@ -68,6 +68,11 @@ local function history_add(queue, cap, id, outcome, job, note, now, attempt, ses
     note }, '|') })
 end
 
+-- Whether `att` is what some version writes: charges, or none and an age (see `came_at`).
+local function is_charge(att)
+  return string.find(att, '^%d+,%d+,%d+$') ~= nil or string.find(att, '^0,0,0,%d+$') ~= nil
+end
+
 -- Attempts, crashes and interrupts charged so far.
 local function charges(att)
   local a, c, i = string.match(att or '', '^(%d+),(%d+),(%d+)$')

@@ -29,25 +29,29 @@ local function line_of(queue, rate)
     if #gone == 0 then break end
     length, looked = length - redis.call('ZREM', key, unpack(gone)), looked + #ids - #gone
   end
-  line = length and { key = key, queue = queue, length = length, front = {}, into = {}, out = {}, left = {} }
+  line = length and { key = key, queue = queue, length = length, front = {}, aged = {}, into = {}, joined = {}, out = {}, left = {} }
   t.lines[key] = line
   return line
 end
 
--- How many are in front of a run in its line, and its rank there; without one it would be the last, or where it is older
--- than those that wait, the first.
-local function place_in(line, id, is_older)
-  local rank, before = redis.call('ZRANK', line.key, id), 0
-  if not rank and is_older then return #line.front end
+-- How many are in front of a run in its line, its rank there, and the one that it would have by its age; without these it would be
+-- the last, or where it is older than those that wait, the first.
+local function place_in(line, id, is_older, came_us)
+  local rank, ahead = redis.call('ZRANK', line.key, id), #line.front
+  if not rank and is_older then return ahead end
+  local place = rank or came_us and redis.call('ZCOUNT', line.key, '-inf', '(' .. whole(came_us))
   for _, other in ipairs(line.left) do
-    before = before + ((not rank or other < rank) and 1 or 0)
+    ahead = ahead - ((not place or other < place) and 1 or 0)
   end
-  return #line.front + (rank or line.length + #line.into) - before, rank
+  for _, other in ipairs(line.aged) do
+    ahead = ahead + ((not place or other <= place) and 1 or 0)
+  end
+  return ahead + (place or line.length + #line.into), rank, place
 end
 
 -- Whether the rate allows a start now, of a run that is not before its turn, and else when to try again. `tat`: when the
 -- bucket would be full again.
-local function is_early(of, queue, id, is_older)
+local function is_early(of, queue, id, is_older, came_us)
   local key, line = keys.limit_rate(of.rate), line_of(queue, of.rate)
   local bucket = t.buckets[key]
   if line and not bucket then
@@ -64,7 +68,7 @@ local function is_early(of, queue, id, is_older)
   bucket.per_us = math.max(bucket.per_us, per_us)
   -- No promise reaches further ahead than a whole period: a clock that was set back cannot hold runs up for longer.
   local tat = math.max(math.min(bucket.tat, t.now_us + per_us), t.now_us)
-  local ahead, rank = place_in(line, id, is_older)
+  local ahead, rank, place = place_in(line, id, is_older, came_us)
   line.bucket, line.step, line.per_us = bucket, step, per_us
   if tat + (ahead + 1) * step - per_us <= t.now_us then
     bucket.tat = tat + step
@@ -74,7 +78,10 @@ local function is_early(of, queue, id, is_older)
     return false
   end
   bucket.tat = tat
-  if not rank then
+  if place and not rank then
+    line.aged[#line.aged + 1] = place
+    line.joined[#line.joined + 1], line.joined[#line.joined + 2] = whole(came_us), id
+  elseif not rank then
     table.insert(is_older and line.front or line.into, id)
   end
   local again = math.max(AGAIN_MIN_US, line.length * AGAIN_EACH_US) -- in case those in front of it go without a start
@@ -91,12 +98,14 @@ local function write_lines()
       lead_line(key, line.front)
     end
     if #line.into > 0 then
-      local last, joined = ours('ZREM', key, redis.call('ZRANGE', key, -1, -1, 'WITHSCORES'), 2)[2], {}
+      local last = ours('ZREM', key, redis.call('ZRANGE', key, -1, -1, 'WITHSCORES'), 2)[2]
       local first = math.max(t.now_us, (tonumber(last or nil) or 0) + 1)
       for n, id in ipairs(line.into) do
-        joined[2 * n - 1], joined[2 * n] = whole(first + n), id
+        line.joined[#line.joined + 1], line.joined[#line.joined + 2] = whole(first + n), id
       end
-      redis.call('ZADD', key, 'NX', unpack(joined))
+    end
+    if #line.joined > 0 then
+      redis.call('ZADD', key, 'NX', unpack(line.joined))
       redis.call('PEXPIRE', key, LINE_MS)
     end
     local dues, heads = {}, line.bucket and redis.call('ZRANGE', key, 0, STEP_MIN - 1) or {}

@@ -1,6 +1,13 @@
 -- Library of the turn: runs that wait, for their time or for a slot of their concurrency key; and how they become ready.
 -- Includes  slots
-local PROMOTE_MAX = 64
+local PROMOTE_MAX, AGE_LENGTH = 64, #'0,0,0,' + 16
+
+-- Since when a run of a concurrency key and a rate waits for either, as its charge says from when it first waited for the slot after
+-- the rate: its age in the lists of both. Nil for any other; 0 where the clock was set back since.
+local function came_at(att)
+  local us = #(att or '') <= AGE_LENGTH and tonumber(string.match(att or '', '^0,0,0,(%d+)$') or nil)
+  return us and (us <= t.now_us and us or 0) or nil
+end
 
 -- Put ids in front of a list, the first one first.
 local function push_front(list, ids)
@@ -184,6 +191,36 @@ local function wait_in_front(wait, ids)
   end
   t.fronts[wait] = front
   push_front(wait, front)
+  return true
+end
+
+-- Put runs from the line of a rate among those that wait for a slot, behind those that are as old. Of these those are known that
+-- came from the line too, or failed; whoever waits since its first turn is newer.
+local function wait_by_age(queue, wait, ids, came)
+  local first = read('LRANGE', wait, 0, LOOK_MAX - 1)
+  if not first then return nil end
+  cut_repeated(keys.att(queue), first)
+  local att, ages, is_retry = #first > 0 and read('HMGET', keys.att(queue), unpack(first)) or {}, {}, true
+  for n = 1, #first do
+    if #(att[n] or '') > MEMBER_MAX then
+      short(keys.att(queue), first[n]) -- each turn would read it again
+    end
+    is_retry = is_retry and charges(att[n]) > 0
+    ages[n] = is_retry and 0 or came_at(att[n]) or math.huge
+  end
+  local last = 0
+  for _, id in ipairs(ids) do
+    local place = 1
+    for n, age in ipairs(ages) do
+      place = age <= came[id] and n + 1 or place
+    end
+    table.insert(first, place, id)
+    table.insert(ages, place, came[id])
+    last = math.max(last + 1, place)
+  end
+  redis.call('LTRIM', wait, last - #ids, -1)
+  push_front(wait, { unpack(first, 1, last) })
+  t.fronts[wait] = nil
   return true
 end
 

@@ -97,7 +97,7 @@ for i = 1, #charged, 2 do
   if not has_data(charged[i]) and not place[charged[i]] and not cancelled[charged[i]] then
     violation(charged[i], 'charged without data')
   end
-  if not string.match(charged[i + 1], '^%d+,%d+,%d+$') then
+  if not is_charge(charged[i + 1]) then
     violation(charged[i], 'its charges cannot be read')
   end
 end

@@ -205,7 +205,7 @@ end
 local function verify(id)
   local data, token = redis.call('HGET', keys.data(queue), id), redis.call('HGET', keys.run(queue), id)
   local charged = redis.call('HGET', keys.att(queue), id)
-  if charged and not string.match(charged, '^%d+,%d+,%d+$') and tell(id, 'its charges cannot be read', 'forgotten') then
+  if charged and not is_charge(charged) and tell(id, 'its charges cannot be read', 'forgotten') then
     redis.call('HDEL', keys.att(queue), id)
   end
   local place, key

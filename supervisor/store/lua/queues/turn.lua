@@ -36,6 +36,7 @@
 --           run_logs
 --           take_back
 --           to_head
+--           wait_by_age
 --           wait_in_front
 --           write_lines
 --

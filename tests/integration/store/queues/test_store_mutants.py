@@ -18,6 +18,7 @@ from supervisor.store.wire.envelope import ArgumentsTemplate
 from tests.integration.store.limits import test_store_limits as limits
 from tests.integration.store.limits import test_store_slot_turns as slot_turns
 from tests.integration.store.limits import test_store_slots as slots
+from tests.integration.store.limits import test_store_two_limits as two_limits
 from tests.integration.store.queues import test_store_cancel_script as cancelling
 from tests.integration.store.queues import test_store_release_script as releases
 from tests.integration.store.queues import test_store_turn_script as turns
@@ -141,6 +142,10 @@ BREAKS = {
     "a rate lets everything start": Break(
         lua("lib/rate_line.lua", "if tat + (ahead + 1) * step - per_us <= t.now_us then", "if true then"),
         limits.test_as_many_start_as_the_rate_allows_and_the_rest_come_one_after_another,
+    ),
+    "a run that goes to and fro between its slot and its rate has no age": Break(
+        lua("lib/fetch.lua", "local came_us = came_at(att[n])", "local came_us"),
+        lambda _world: two_limits.check_a_rush(2, 0),
     ),
 }
 
