@@ -85,8 +85,8 @@ def test_an_edit_between_a_due_time_and_its_jittered_fire_loses_nothing(desk: De
     """Temporal #4866: the due time is in both timings, so it still fires once."""
     term = desk.world.lead()
     now_ms = desk.world.run(desk.world.leases.view()).now_ms
-    nominal = now_ms - now_ms % HOUR_MS
-    definition = _jittered(until_ms=now_ms)
+    nominal = now_ms - HOUR_MS // 2
+    definition = _jittered(nominal, until_ms=now_ms)
     desk.declare(term, definition)
     desk.set_mark(definition.id, nominal - HOUR_MS)
     desk.declare(term, _edit(definition, end_at_ms=now_ms + 10**9))
@@ -211,15 +211,15 @@ def test_candidates_of_other_formats_do_not_stop_a_declaration(desk: Declaration
     assert desk.declare(term, schedule("a"))["applied"]
 
 
-def _jittered(*, until_ms: int) -> ScheduleDef:
-    """Return an hourly schedule whose fire for the current hour lies after ``until_ms``, but within this hour."""
+def _jittered(nominal: int, *, until_ms: int) -> ScheduleDef:
+    """Return an hourly schedule with the due time ``nominal``, whose fire lies far behind ``until_ms``."""
     for number in range(10_000):
-        candidate = schedule(f"j{number}", every_ms=HOUR_MS, jitter_ms=HOUR_MS)
-        nominal = until_ms - until_ms % HOUR_MS
-        if fire_at_ms(candidate, nominal, trigger_of(candidate).next_ms(nominal)) > until_ms + 10_000:
+        candidate = schedule(f"j{number}", every_ms=HOUR_MS, phase_ms=nominal % HOUR_MS, jitter_ms=HOUR_MS)
+        if fire_at_ms(candidate, nominal, trigger_of(candidate).next_ms(nominal)) > until_ms + HOUR_MS // 4:
             return candidate
-    raise AssertionError("the hour is as good as over; run the test again in a minute")
+    raise AssertionError("none of so many ids is drawn a late fire")
 
 
 def _edit(definition: ScheduleDef, **fields: Any) -> ScheduleDef:
-    return schedule(definition.id, every_ms=definition.every_ms, jitter_ms=definition.jitter_ms, **fields)
+    same = {name: getattr(definition, name) for name in ("every_ms", "phase_ms", "jitter_ms")}
+    return schedule(definition.id, **same, **fields)
