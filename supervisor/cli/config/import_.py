@@ -23,7 +23,6 @@ STANDARD_INPUT = "-"
 _OF_ALL = (("jobs",), ("shell", "umask"), ("workers",))
 """What an imported file sets beside schedules: settings of the whole configuration."""
 
-ETC = Path("/etc")
 SH = Path("/bin/sh")
 _SPOOLS = tuple(map(Path, ("/var/spool/cron/crontabs", "/var/spool/cron", "/var/spool/cron/tabs")))
 """Directories with a file for each user, of Debian, Red Hat and SUSE."""
@@ -118,31 +117,22 @@ def _host(timezone: str | None, user: str | None) -> tuple[Host, list[Problem]]:
     import pwd
 
     from supervisor.core.cron.zones import UnknownZoneError, zone
+    from supervisor.importers.crontab.host_zone import FoundZone, HostFiles, host_zone
     from supervisor.importers.crontab.reader import Host
 
     problems = []
-    where, name = ("--timezone", timezone) if timezone is not None else _zone_of_host()
+    name, where = FoundZone(timezone, "--timezone") if timezone is not None else host_zone(os.environ, HostFiles())
     try:
         name = zone(name).name
+        say(f"note: zone of entries without CRON_TZ: {name} (from {where})", err=True)
     except UnknownZoneError as error:
-        problems.append(Problem(where, "", str(error), "" if timezone else "name the zone: --timezone"))
+        remedy = "" if timezone is not None else "name the zone that cron runs in: --timezone ZONE"
+        problems.append(Problem(where, "", str(error) if name else "the zone of this host is not known", remedy))
         name = "UTC"
     homes = {each.pw_name: each.pw_dir for each in pwd.getpwall()}
     if user is not None and user not in homes:
         problems.append(Problem("--user", "", f"there is no user {user} on this host", "check the name"))
     return Host(name, user or getpass.getuser(), homes, sh=SH.resolve().name), problems
-
-
-def _zone_of_host() -> tuple[str, str]:
-    """Return where the zone of this host is configured, and its name."""
-    named, linked = ETC / "timezone", ETC / "localtime"
-    if named.is_file():
-        name = named.read_text(encoding="utf-8", errors="replace").strip()
-        if name:
-            return str(named), name
-    target = str(linked.readlink()) if linked.is_symlink() else ""
-    _, found, name = target.partition("/zoneinfo/")
-    return str(linked), name if found else "UTC"
 
 
 def _sources(paths: tuple[str, ...], user_field: str, problems: list[Problem]) -> list[Source]:

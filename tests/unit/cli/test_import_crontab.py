@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 
 from supervisor.cli.config import import_
 from supervisor.cli.config.import_ import import_group
+from supervisor.importers.crontab import host_zone
 
 CRONTABS = Path(__file__).parents[2] / "data" / "crontabs"
 UTC = ("--timezone", "UTC")
@@ -210,22 +211,21 @@ def test_an_unknown_zone_is_a_problem_like_the_others() -> None:
     assert "broken:2" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("timezone", "link", "expected"),
-    [("Asia/Tokyo\n", None, "Asia/Tokyo"), (None, "/usr/share/zoneinfo/America/Lima", "America/Lima"),
-     ("\n", "/usr/share/zoneinfo/America/Lima", "America/Lima"), (None, None, "UTC")],
-)  # fmt: skip
-def test_the_zone_of_the_host_is_the_default(
-    timezone: str | None, link: str | None, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Debian names it in /etc/timezone, others by the link /etc/localtime; cron runs in it."""
-    if timezone is not None:
-        (tmp_path / "timezone").write_text(timezone)
-    if link is not None:
-        (tmp_path / "localtime").symlink_to(link)
-    monkeypatch.setattr(import_, "ETC", tmp_path)
+def test_the_zone_of_the_host_is_the_default_and_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody looks for it in each entry; one that is not known is asked for, before anything is written."""
+    files = host_zone.HostFiles(etc=tmp_path, databases=(tmp_path,), mounts=tmp_path / "mounts")
+    monkeypatch.setattr(host_zone, "HostFiles", lambda: files)
+    monkeypatch.setenv("TZ", ":Asia/Tokyo")
     result = run("-", stdin=b"@daily a\n")
-    assert yaml.safe_load(result.stdout)["schedules"]["crontab.a"]["timezone"] == expected
+    assert yaml.safe_load(result.stdout)["schedules"]["crontab.a"]["timezone"] == "Asia/Tokyo"
+    assert "note: zone of entries without CRON_TZ: Asia/Tokyo (from TZ=:Asia/Tokyo; UTC by " in result.stderr
+    assert "UTC (from --timezone)" in run("-", *UTC, stdin=b"@daily a\n").stderr
+
+    monkeypatch.delenv("TZ")
+    (tmp_path / "localtime").write_bytes(b"TZif of nobody")
+    result = run("-", stdin=b"@daily a\n")
+    assert (result.exit_code, result.stdout) == (78, "")
+    assert "the zone of this host is not known; name the zone that cron runs in: --timezone ZONE" in result.stderr
 
 
 def test_the_help_shows_an_example() -> None:
