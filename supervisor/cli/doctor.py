@@ -244,6 +244,7 @@ def _redis(settings: Settings) -> Iterator[Finding]:
             remedy = "" if is_ok else "synchronise the clocks of this machine and of Redis (chrony, systemd-timesyncd)"
             yield Finding("clock", f"{skew_ms:+d} ms against Redis", remedy)
             yield replica_names(candidates, lease)
+            yield schedule_sets(candidates, lease)
             yield unserved_queues(connection.ask(queues.unserved))
     except TenureError as error:
         yield _unreachable(error)
@@ -275,3 +276,19 @@ def replica_names(candidates: Sequence[CandidateInfo], lease: LeaseView) -> Find
         return Finding("replica names", f"{len(fresh)} seen lately, each with a name of its own")
     seen = f"used twice: {', '.join(twice)}"
     return Finding("replica names", seen, "fine just after a crash; else give each a name of its own: set replica")
+
+
+def schedule_sets(candidates: Sequence[CandidateInfo], lease: LeaseView) -> Finding:
+    """Find replicas that may lead with other static schedules than the rest: those of one set alone fire."""
+    from supervisor.operations.leader import is_fresh
+
+    sets: dict[str, list[str]] = {}
+    for each in candidates:
+        if each.schedules_digest and each.participates and is_fresh(each, lease):
+            sets.setdefault(each.schedules_digest, []).append(each.replica)
+    if len(sets) < 2:
+        return Finding("schedules", "all replicas that have some have the same")
+    groups = sorted(sorted(names) for names in sets.values())
+    seen = " - ".join(", ".join(names[:UNSERVED_SHOWN]) for names in groups[:UNSERVED_SHOWN])
+    remedy = "fine during a deploy; else run the same files on all, or give those of others a cluster: of its own"
+    return Finding("schedules", f"{len(sets)} sets that differ, of {seen}", remedy)

@@ -55,6 +55,7 @@ DECISIONS: Mapping[str, DecisionEvent] = {
     "schedules_declared": DecisionEvent(
         "info", note="{added_count} added, {changed_count} changed, {removed_count} gone"
     ),
+    "schedules_differ": DecisionEvent("warning", note="another set is in place: {remedy}"),
     "schedules_refused": DecisionEvent("error", note="{count} clash with dynamic ones"),
     "schedule_invalid": DecisionEvent("error", "schedule", "{reason}"),
     "schedules_put_off": DecisionEvent("error", note="Redis refuses {count}: {reason}"),

@@ -26,6 +26,7 @@ from supervisor.core.supervision.shutdown import ShutdownStage, Stop
 from supervisor.core.supervision.states import ChildState
 from supervisor.core.units import MILLISECOND_NS, NEVER_NS, SECOND_NS
 from supervisor.roles.agent.commands import CommandDuty
+from supervisor.roles.agent.declared_schedules import DeclaredSchedulesTask
 from supervisor.roles.agent.election.context import ElectionContext, ElectionTiming, Presence, TreeView
 from supervisor.roles.agent.election.elector_thread import ElectorThread, PresenceThread, Watchdog, elector_rng
 from supervisor.roles.agent.maintenance import Duties, Ingest, PeriodicTask, Retention
@@ -43,6 +44,7 @@ from supervisor.store.keys import Keys
 from supervisor.store.queues.bridges import Bridges
 from supervisor.store.queues.runs import Queues
 from supervisor.store.queues.sessions import Sessions
+from supervisor.store.schedules.definitions import Definitions
 from supervisor.version import __version__
 
 BEAT_NS = 400 * MILLISECOND_NS
@@ -65,6 +67,7 @@ class Agent:
         self._report = AgentReport()
         self._following = ConfigFollower(child)
         self._ingest: Ingest | None = None  # where lists are configured
+        self._declared: DeclaredSchedulesTask | None = None  # where this replica may lead
         keys = Keys(child.settings.cluster)
         self._tree = TreeView(child.board, child.board.rows[child.slot_names.index("scheduler")], child.clock)
         self._watchdog = Watchdog()
@@ -186,6 +189,8 @@ class Agent:
         """Pass on configuration ``number``: the schedules this replica brings, and the jobs there are."""
         if brief := self._following.brief(number):
             self._elector.bring(brief.schedules_digest)
+            if self._declared is not None:
+                self._declared.bring(brief.schedules_digest)
             self._duties.publish(brief.cards)
             if self._ingest is not None:
                 self._ingest.follow(brief.cards)
@@ -254,6 +259,11 @@ class Agent:
             signer=settings.commands.signer(settings.cluster),
         )
         tasks: list[PeriodicTask] = [cancellations, commands]
+        if settings.election.participate:
+            self._declared = DeclaredSchedulesTask(
+                run=self._run_call, definitions=Definitions(keys), digest=self._digest, report=self._report
+            )
+            tasks.append(self._declared)
         if channels := settings.cloudforet.ingested():
             self._ingest = Ingest(
                 call=self._run_call,

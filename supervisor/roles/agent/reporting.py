@@ -50,6 +50,7 @@ _LEVELS = {
     "leader_suspected": "warning",
     "renewal_withheld": "warning",
     "name_used_twice": "warning",
+    "schedules_differ": "warning",
     "clock_skewed": "warning",
     "ingest_refused": "warning",
     "messages_set_aside": "warning",

@@ -23,7 +23,7 @@ from supervisor.core.election.lease import Term
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.manual_runs import CHANGED, changed_run_id, extra_run
 from supervisor.store.scripts import Argument, Call, CallBuilder
-from supervisor.store.wire.codec import chunks, number, text
+from supervisor.store.wire.codec import chunks, number, pairs, text
 from supervisor.store.wire.definition import pack_definition, timing_digest
 from supervisor.store.wire.envelope import pack
 
@@ -138,6 +138,10 @@ class Definitions(CallBuilder):
         """
         args = {"epoch": term.epoch, "nonce": term.nonce, "digest": digest, "lease_ms": lease_ms}
         return self._call("declare_begin", args, _begin)
+
+    def applied(self) -> Call[str]:
+        """Read the digest of the set that is in place; empty: none is, or one is being brought in."""
+        return self._hash(self.keys.schedule_sets, lambda reply: text(dict(pairs(reply)).get(b"#applied", b"")))
 
     def page(
         self, term: Term, *, digest: str, changes: Sequence[Change], wall_ms: int, part: str = ""

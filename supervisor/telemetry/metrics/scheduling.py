@@ -67,8 +67,9 @@ SCHEDULE_LATE = Counter(
 )
 CONFIG_SCHEDULES_IN_PLACE = Gauge(
     "tenure_config_schedules_in_place",
-    "1 when the schedules of this replica's configuration are in place, 0 when some were refused: a clash with "
-    "dynamic ones, or what Redis refuses; told by a leader. Alarm on 0: the former ones keep running.",
+    "1 when the schedules of this replica's configuration are in place, 0 when some were refused (a clash with "
+    "dynamic ones, or what Redis refuses), or when those of a replica with other files are, for over a minute. "
+    "Alarm on 0: the former ones, or the others, keep running.",
     multiprocess_mode="mostrecent",
 )
 EVENTS = Counter("tenure_events_total", "Events that processes of this replica told, by reason.", ["reason"])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.cli.doctor import data_directory, replica_names, replicas_of
+from supervisor.cli.doctor import data_directory, replica_names, replicas_of, schedule_sets
 from supervisor.store.election.leases import CandidateInfo, LeaseCode, LeaseView
 from supervisor.store.queues.reads import Served
 from tests.kit.users import as_nobody
@@ -33,6 +33,24 @@ def test_a_name_that_two_living_replicas_have_is_found(seen: dict[str, int], *, 
     candidates = [CandidateInfo(replica=replica, seen_ms=seen_ms) for replica, seen_ms in seen.items()]
 
     assert replica_names(candidates, LEASE).is_ok is is_ok
+
+
+@pytest.mark.parametrize(
+    ("other", "is_ok"),
+    [
+        (CandidateInfo(replica="b.2", schedules_digest="d2", seen_ms=99_000), False),
+        (CandidateInfo(replica="b.2", schedules_digest="d1", seen_ms=99_000), True),
+        (CandidateInfo(replica="b.2", schedules_digest="", seen_ms=99_000), True),
+        (CandidateInfo(replica="b.2", schedules_digest="d2", seen_ms=84_000), True),
+        (CandidateInfo(replica="b.2", schedules_digest="d2", seen_ms=99_000, participates=False), True),
+    ],
+)
+def test_replicas_with_other_schedules_are_found(other: CandidateInfo, *, is_ok: bool) -> None:
+    """Only one set is in place; a replica without schedules, or that never leads, brings none."""
+    found = schedule_sets([CandidateInfo(replica="a.1", schedules_digest="d1", seen_ms=99_000), other], LEASE)
+
+    assert found.is_ok is is_ok
+    assert is_ok or found.seen == "2 sets that differ, of a.1 - b.2"
 
 
 def test_a_cluster_without_replicas_is_found_for_producers_with_the_names_there_are() -> None:

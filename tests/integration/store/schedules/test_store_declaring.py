@@ -159,9 +159,12 @@ def test_an_older_set_changes_nothing_while_a_newer_one_is_held(desk: Declaratio
     term = desk.world.lead("old", info=CandidateInfo(replica="old", schedules_digest=schedules_digest(older)))
     info = CandidateInfo(replica="new", schedules_digest=schedules_digest(newer))
     desk.world.run(desk.world.campaign_call("new", OTHER, info=info))
+    calls = Definitions(desk.world.keys)
+    assert desk.world.run(calls.applied()) == ""
     desk.declare(term, *older)
     desk.declare(term, *newer)
     told = desk.declare(term, *older)
+    assert desk.world.run(calls.applied()) == schedules_digest(newer)  # which is what the older replica compares
 
     assert told["applied"] is False
     assert sorted(desk.world.stored()) == ["b"]
