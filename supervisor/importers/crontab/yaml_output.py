@@ -17,7 +17,9 @@ TIMEOUT = "24h"  # cron sets none; a backup that takes three hours must not be c
 
 _HEADER = """\
 # Made by `tenure import crontab` from {names}. Read it before you run it:
-# - A schedule runs once per cluster, on one replica; cron ran it on every host that had the file.
+# - Take these lines out of cron when the tree runs; until then both run them.
+# - A schedule runs once per cluster, on one replica; cron ran it on every host that had the file. All replicas of a
+#   cluster run the same files: give a host with a crontab of its own its own `cluster:`, or import all into one file.
 # - Commands run as Tenure's own user, in its environment and what stands under env. Those of other users are paused.
 # - Commands gain no rights (no_new_privs): sudo, crontab, and ping or sendmail of some systems fail in a tree that is
 #   not root's. A tree of root runs a command as another user by runuser.
@@ -27,6 +29,9 @@ _HEADER = """\
 # - Schedules of one program are numbered in the order of the lines: another import after a line was added above would
 #   move pauses and history to other commands. From now on change this file.
 # - overlap: allow starts a run while an earlier one is unfinished, as cron did; skip is the safer choice.
+# - missed: skip makes up for no time at which the tree was down, as cron; latest would run the newest of them.
+# - A command that a stop, a crash or the loss of a machine cuts off runs again from its beginning, as no command of
+#   cron does: let it bear that. supervision.grace is how long a stop lets it end.
 # - A command that exits with a code other than 0 has failed; check: false accepts every code, as cron did.
 # - At most {places} commands run at once on a replica, further ones wait: workers.shell.processes; cron knows no limit.
 # - jobs, shell and workers hold for the whole configuration: where another file of it sets them, keep one of both.
@@ -81,6 +86,7 @@ def _schedule(entry: Entry) -> str:
         "cron": _Quoted(entry.cron),
         "timezone": entry.timezone,
         "overlap": "allow",
+        "missed": "skip",
         "timeout": TIMEOUT,
     }
     if entry.pause_reason:

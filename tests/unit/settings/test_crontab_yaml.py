@@ -57,7 +57,7 @@ def test_our_own_loader_reads_back_every_entry(name: str, has_user: bool, tmp_pa
     for entry in entries:
         schedule = schedules[entry.id]
         assert (schedule.job, schedule.cron, schedule.timezone) == ("shell.command", entry.cron, entry.timezone)
-        assert (schedule.overlap, schedule.timeout_s) == ("allow", 86_400)
+        assert (schedule.overlap, schedule.missed, schedule.timeout_s) == ("allow", "skip", 86_400)
         assert schedule.description == entry.description
         assert (schedule.paused, schedule.pause_reason) == (bool(entry.pause_reason), entry.pause_reason)
         assert {**DEFAULTS, **schedule.args} == arguments(entry)
