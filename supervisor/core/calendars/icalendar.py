@@ -123,12 +123,14 @@ def _unfolded(text: str) -> Iterator[tuple[int, str]]:
 
 
 def _days(end_line: int, event: _Event) -> Iterator[IcsDays]:
+    if "RECURRENCE-ID" in event:  # cancelled ones too: the event that recurs still names that date
+        raise IcsError(event["RECURRENCE-ID"][0].line, "changes one date of an event that recurs", _LIST)
     if any(value.text.upper() == "CANCELLED" for value in event.get("STATUS", ())):
         return
     if "DTSTART" not in event:
         raise IcsError(end_line, "has an event without DTSTART", "export the file again")
-    if "RECURRENCE-ID" in event:
-        raise IcsError(event["RECURRENCE-ID"][0].line, "changes one date of an event that recurs", _LIST)
+    if "EXRULE" in event:
+        raise IcsError(event["EXRULE"][0].line, "has an event that leaves out dates by a rule", _LIST)
     line, first = event["DTSTART"][0].line, _date(event["DTSTART"][0])
     length, name = _length(event, first), _name(event)
     left_out = {_date(each) for each in _listed(event, "EXDATE")}

@@ -115,6 +115,8 @@ def test_a_weekday_of_a_month_is_that_of_a_walk(
         (file_of("DTSTART:20261225\nDTEND:20261225"), 5, "of 0 days"),
         (file_of("DTSTART:20261225\nDURATION:PT1H"), 5, "of PT1H"),
         (file_of("DTSTART:20261225\nRECURRENCE-ID:20261225"), 5, "changes one date"),
+        (file_of("STATUS:CANCELLED\nDTSTART:20261225\nRECURRENCE-ID:20261225"), 6, "changes one date"),
+        (file_of("DTSTART:20261225\nRRULE:FREQ=YEARLY\nEXRULE:FREQ=YEARLY;INTERVAL=4"), 6, "leaves out dates by a rule"),
         (file_of("DTSTART:20261225\nRRULE:FREQ=SECONDLY"), 5, "FREQ=SECONDLY, of which only yearly ones are read"),
         (file_of("DTSTART:20261225\nRRULE:FREQ=YEARLY;BYSETPOS=1"), 5, "BYSETPOS"),
         (file_of("DTSTART:20261225\nRRULE:FREQ=YEARLY;BYMONTH=5;BYDAY=MO"), 5, "BYDAY=MO"),
