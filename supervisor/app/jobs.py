@@ -87,7 +87,7 @@ def prepare_plugins(settings: Settings, origins: Mapping[str, str]) -> None:
     Raises:
         ConfigError: with every plugin that cannot be used.
     """
-    plugins.registry.configure(settings.plugins)
+    plugins.registry.configure(settings.plugins, settings.references)
     problems = list(plugins.registry.problems(origins))
     if problems:
         raise ConfigError(problems)

@@ -111,7 +111,7 @@ class Tree:
         if self.config_epoch:
             prepare_plugins(self.settings, {})
         else:
-            plugins.registry.configure(self.settings.plugins)
+            plugins.registry.configure(self.settings.plugins, self.settings.references)
 
     def configure_logs(self, *, role: str) -> None:
         """Set up logging for a child; with a log file, all that it writes to standard error goes there.

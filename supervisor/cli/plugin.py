@@ -183,7 +183,7 @@ def _loaded(load_settings: LoadSettings) -> Loaded:
 
     loaded = load_settings()
     import_jobs(())  # nothing but: look for modules where the tree does
-    registry.configure(loaded.settings.plugins)
+    registry.configure(loaded.settings.plugins, loaded.settings.references)
     return loaded
 
 
@@ -211,7 +211,7 @@ def _ready(name: str, given: dict[str, Any]) -> Iterator[ReadyPlugin]:
     if "secrets" in given:
         settings = registry.get(name).settings
         secrets = {key: SecretStr(str(value)) for key, value in given["secrets"].items()}
-        registry.configure({name: settings.model_copy(update={"secrets": secrets})})
+        registry.configure({name: settings.model_copy(update={"secrets": secrets})}, registry.references)
     host = PluginHost(tell=lambda *_, **__: None)
     try:
         yield host.ready(name, given.get("options", {}))

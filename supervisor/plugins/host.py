@@ -25,7 +25,7 @@ from supervisor.core.jobs.resource import Resource
 from supervisor.core.units import SECOND_NS
 from supervisor.plugins import registry as plugins
 from supervisor.plugins.instances import InProcess, Instance, Isolated
-from supervisor.plugins.redaction import Masker
+from supervisor.plugins.redaction import Masker, mask_of
 from supervisor.plugins.registration import Registered, digest_of, fingerprint_of
 from supervisor.plugins.registry import PluginRegistry
 from supervisor.telemetry import events
@@ -49,6 +49,7 @@ class ReadyPlugin:
     secrets: dict[str, str]
     digest: str
     metadata: dict[str, Any]
+    mask: Masker
     is_fresh: bool
     """Whether ``init`` and ``verify`` have passed just now."""
 
@@ -120,9 +121,10 @@ class PluginHost(Resource):
         registered = self._registry.get(name)
         merged = {**registered.settings.options, **options}
         secrets = {key: value.get_secret_value() for key, value in registered.settings.secrets.items()}
-        live, is_new = self._find(registered, Masker(secrets.values()))
+        mask = mask_of(registered.settings, registered.references)
+        live, is_new = self._find(registered, mask)
         try:
-            ready = self._verified(live, registered, merged, secrets)
+            ready = self._verified(live, registered, merged, secrets, mask)
         except BaseException:
             if is_new or not live.instance.is_alive:
                 live.instance.kill()
@@ -154,7 +156,7 @@ class PluginHost(Resource):
         return _Live(registered, instance, fingerprint, self._clock.elapsed_ns()), True
 
     def _verified(
-        self, live: _Live, registered: Registered, options: dict[str, Any], secrets: dict[str, str]
+        self, live: _Live, registered: Registered, options: dict[str, Any], secrets: dict[str, str], mask: Masker
     ) -> ReadyPlugin:
         digest = digest_of(options)
         key = f"{digest} {digest_of(secrets)}"
@@ -167,7 +169,7 @@ class PluginHost(Resource):
             while len(live.ready) > READY_MAX:
                 live.ready.popitem(last=False)
         live.ready.move_to_end(key)
-        return ReadyPlugin(registered, live.instance, options, secrets, digest, metadata, is_fresh)
+        return ReadyPlugin(registered, live.instance, options, secrets, digest, metadata, mask, is_fresh)
 
     def _switch(self, name: str, live: _Live) -> None:
         before = self._live.get(name)

@@ -83,7 +83,7 @@ class InProcess:
         """Return its metadata."""
         with self._blamed("init"):
             found = self._plugin.init(options)
-            return check_metadata(found)
+            return check_metadata(found, self._mask)
 
     def verify(self, options: dict[str, Any], secrets: dict[str, str]) -> None:
         """Return if it can work."""
@@ -184,6 +184,8 @@ class Isolated:
             hello = read_hello(found)
         except ProtocolError as error:
             raise self._unusable("start", str(error)) from None
+        if self._mask.finds_in(f"{hello.version} {hello.methods}"):
+            raise self._unusable("start", "has a secret in its version or its methods, which everybody sees")
         self.version, self.methods = hello.version, tuple(hello.methods) or ("run",)
         check_pin(self._name, self._settings, self.version)
 
@@ -196,7 +198,7 @@ class Isolated:
         """Return its metadata."""
         found = self._ask("init", {"options": options}, "init", self._settings.init_timeout_s)
         try:
-            return check_metadata(found)
+            return check_metadata(found, self._mask)
         except TypeError as error:
             raise self._unusable("init", str(error)) from None
 
@@ -285,17 +287,20 @@ class Isolated:
 Instance = InProcess | Isolated
 
 
-def check_metadata(found: Any) -> dict[str, Any]:
+def check_metadata(found: Any, mask: Masker) -> dict[str, Any]:
     """Return the answer of ``init``, checked.
 
     Raises:
-        TypeError: it is no mapping of JSON values.
+        TypeError: it is no mapping of JSON values, or holds a secret.
     """
     if found is None:
         return {}
     if not isinstance(found, Mapping):
         raise TypeError(f"init must return a mapping, got {type(found).__name__}")
-    return read_json(msgspec.json.encode(dict(found)), dict[str, Any])
+    body = msgspec.json.encode(dict(found))
+    if mask.finds_in(body.decode()):
+        raise TypeError("init must return public facts, and returned a secret")
+    return read_json(body, dict[str, Any])
 
 
 def launch_of(settings: PluginSettings) -> Launch:

@@ -5,7 +5,7 @@ Secrets are never among the arguments: a run names a plugin, and the worker's co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any, TypedDict
@@ -62,7 +62,7 @@ def run(
             most=ready.registered.settings.results_max,
             tell=ctx.progress,
             sink=_sink(ready, ctx),
-            clean=Masker(ready.secrets.values()),
+            clean=ready.mask,
         )
         params = {"options": ready.options, "secrets": ready.secrets, "task": task or {}}
         with closing(ready.instance.call(method, params, killed_ns=ctx.deadline_ns)) as found:
@@ -99,7 +99,7 @@ def plan(
         queue = ready.registered.settings.queue
         with closing(ready.instance.call("tasks", params, killed_ns=ctx.deadline_ns)) as found:
             for task in found:
-                _check_task(plugin, task, ready.secrets.values())
+                _check_task(plugin, task, ready.mask)
                 args: dict[str, Any] = {"plugin": plugin, "task": dict(task)}
                 args |= {"options": options} if options else {}
                 args |= {"method": method} if method != "run" else {}
@@ -156,14 +156,14 @@ def _check_method(name: str, method: str, methods: tuple[str, ...]) -> None:
         raise _CallerError(f"plugin {name} has no method {method!r}; it has: {', '.join(methods)}")
 
 
-def _check_task(name: str, task: Any, secrets: Iterable[str]) -> None:
+def _check_task(name: str, task: Any, mask: Masker) -> None:
     """Return if ``task`` can travel through Redis as the argument of a run."""
     if not isinstance(task, Mapping):
         raise PluginUnusableError(f"plugin {name}: tasks must give mappings, got {type(task).__name__}")
     text = msgspec.json.encode(task, enc_hook=str).decode()
-    if Masker(secrets).finds_in(text):
+    if mask.finds_in(text):
         raise PluginUnusableError(
-            f"plugin {name}: a task holds a secret, and would lie in Redis with it; let run take it from its secrets"
+            f"plugin {name}: a task holds a secret, and would lie in Redis with it; let run take it from its settings"
         )
 
 

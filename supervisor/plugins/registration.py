@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from supervisor.plugins.contract import Plugin, PluginUnusableError
+from supervisor.settings.base import Path as SettingPath
 from supervisor.settings.sections.plugins import PluginSettings
 
 
@@ -26,6 +27,9 @@ class Registered:
     settings: PluginSettings = field(default_factory=PluginSettings)
     kind: type[Plugin] | None = None
     """Its class; None for a program."""
+
+    references: Mapping[SettingPath, str] = field(default_factory=dict)
+    """Which of its settings came from ``${file:…}`` or ``${env:…}``, by their path in them, and as they are written."""
 
     @property
     def is_isolated(self) -> bool:

@@ -22,7 +22,7 @@ from supervisor.plugins.contract import (
     origin_of,
 )
 from supervisor.plugins.registration import Registered
-from supervisor.settings.base import split
+from supervisor.settings.base import Path, split
 from supervisor.settings.loader import Loaded
 from supervisor.settings.schedules.search_path import import_named
 from supervisor.settings.sections.plugins import PluginSettings
@@ -37,6 +37,7 @@ class PluginRegistry:
     def __init__(self) -> None:
         self._classes: dict[str, type[Plugin]] = {}
         self._settings: dict[str, PluginSettings] = {}
+        self.references: Mapping[Path, str] = {}
 
     def register(self, kind: type[Plugin]) -> type[Plugin]:
         """Add a class, as an embedding program does; return it, so that it can be a decorator of a class.
@@ -53,9 +54,15 @@ class PluginRegistry:
         self._classes[kind.name] = kind
         return kind
 
-    def configure(self, settings: Mapping[str, PluginSettings]) -> None:
-        """Set the configured plugins, in place of those of an earlier configuration."""
+    def configure(self, settings: Mapping[str, PluginSettings], references: Mapping[Path, str]) -> None:
+        """Set the configured plugins, in place of those of an earlier configuration.
+
+        Args:
+            settings: of each plugin, by its name.
+            references: those of the whole configuration.
+        """
         self._settings = dict(settings)
+        self.references = references
 
     @property
     def is_empty(self) -> bool:
@@ -73,14 +80,12 @@ class PluginRegistry:
             PluginNotRegisteredError: there is none.
             PluginDefinitionError: its class cannot be imported or used, or two claim the name.
         """
-        settings = self._settings.get(name)
-        if settings is not None and settings.command:
-            return Registered(name, settings.command[0], settings)
-        if settings is not None and settings.module is not None:
-            kind = load_class(settings.module)
-            return Registered(name, settings.module, settings, kind)
-        kind = self._by_name(name)
-        return Registered(name, origin_of(kind), settings or PluginSettings(), kind)
+        settings = self._settings.get(name) or PluginSettings()
+        own = {path[2:]: text for path, text in self.references.items() if path[:2] == ("plugins", name)}
+        if settings.command:
+            return Registered(name, settings.command[0], settings, references=own)
+        kind = self._by_name(name) if settings.module is None else load_class(settings.module)
+        return Registered(name, settings.module or origin_of(kind), settings, kind, own)
 
     def _by_name(self, name: str) -> type[Plugin]:
         found = self._classes.get(name)

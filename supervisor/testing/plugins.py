@@ -59,7 +59,7 @@ class Case:
             settings = settings.model_copy(update={"secrets": _hidden(secrets)})
         if self.plugin is not None:
             registry.register(self.plugin)
-        registry.configure({self.name: settings})
+        registry.configure({self.name: settings}, {})
         host = PluginHost(registry, tell=lambda reason, *_, **__: self.told.append(reason))
         try:
             yield host

@@ -8,6 +8,7 @@ import threading
 from pathlib import Path
 
 FAULT = sys.argv[1]
+UNSHOWN = os.environ.get("UNSHOWN") or sys.argv[-1]
 
 
 def say(**message: object) -> None:
@@ -55,6 +56,14 @@ def run(number: int, params: dict) -> None:
         say(id=number + 7, item={})
     if FAULT == "both":
         say(id=number, item={}, result=None)
+    if FAULT == "dies with what it was started with":
+        sys.stderr.write(f"login of app with {UNSHOWN} refused\n")
+        sys.stderr.flush()
+        os._exit(3)
+    if FAULT == "quotes what it was started with":
+        sys.stdout.write(f"login of app with {UNSHOWN} refused\n")
+    if FAULT == "counts what it was started with":
+        say(id=number, item={"state": "FAILURE", "message": f"login of app with {UNSHOWN} refused"})
     if FAULT == "fails":
         say(id=number, error={"message": "the key " + params["secrets"].get("key", "") + " was refused"})
         return
@@ -77,7 +86,8 @@ def answer(number: int, method: str, params: dict) -> None:
     elif method == "init":
         if FAULT == "hangs in init":
             for_ever()
-        say(id=number, result=["a", "list"] if FAULT == "wrong init" else {"pid": os.getpid()})
+        wrong = {"wrong init": ["a", "list"], "fact with a secret": {"dsn": f"app:{UNSHOWN}@db"}}
+        say(id=number, result=wrong.get(FAULT, {"pid": os.getpid()}))
     elif method == "verify":
         if FAULT == "tells its request":
             sys.stderr.write(f"cannot read {json.dumps({'params': params})}\nwith:\n{params['secrets']['key']}\n")
@@ -99,6 +109,7 @@ def answer(number: int, method: str, params: dict) -> None:
     elif method == "tasks":
         wrong = {
             "wrong task": "no mapping",
+            "task with what it was started with": {"dsn": f"app:{UNSHOWN}@db"},
             "task with a secret": {"note": ["with " + params["secrets"].get("key", "")]},
         }
         say(id=number, item=wrong.get(FAULT, {"n": 1}))

@@ -48,11 +48,12 @@ class PluginCalls:
             RedisSettings(), cluster=server.keys.cluster, open_store=server.store, open_async_store=server.async_store
         )
         self._settings: dict[str, PluginSettings] = {}
+        self.references: dict[tuple[str | int, ...], str] = {}
 
     def configure(self, name: str, **settings: Any) -> None:
         """Add a plugin to the configuration."""
         self._settings[name] = PluginSettings.model_validate(settings)
-        self.registry.configure(self._settings)
+        self.registry.configure(self._settings, self.references)
 
     def faulty(self, fault: str, name: str = "faulty", **settings: Any) -> None:
         """Add a program that does one thing wrong."""

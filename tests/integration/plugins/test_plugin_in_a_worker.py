@@ -43,7 +43,8 @@ def shop(server: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
             "deaf": PluginSettings(command=hanging, stop_timeout_s=0.1),
             "words": PluginSettings(command=("sh", str(DATA / "words.sh")), secrets={"token": "t"}),  # type: ignore[dict-item]
             "notes": PluginSettings(command=(sys.executable, "-c", NOTES, str(tmp_path / "notes"))),
-        }
+        },
+        {},
     )
     for module in (plugins, jobs):
         monkeypatch.setattr(module, "registry", known)

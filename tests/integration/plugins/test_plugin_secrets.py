@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 import traceback
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from supervisor.plugins.contract import PluginError, PluginUnusableError
-from supervisor.plugins.redaction import Masker
+from supervisor.plugins.redaction import Masker, mask_of
 from tenure import Plugin
 from tests.integration.plugins.conftest import PluginCalls
 from tests.integration.plugins.test_plugin_faults import desk_plan
@@ -110,3 +111,79 @@ def test_a_masker_keeps_what_is_no_secret() -> None:
     assert mask(f"abc one six {CANARY} {{}}") == "abc one six *** {}"
     assert set(mask.end_of(CANARY[4:] + "." * 200)) == {"."}
     assert Masker().end_of("nothing") == "nothing"
+
+
+HELD = "held-7Qm2!xZ"
+GIVEN: list[tuple[dict[str, Any], str]] = [
+    ({"env": {"UNSHOWN": HELD}}, "${env:PW}"),
+    ({"env": {"UNSHOWN": HELD}}, "${file:/pw}"),
+    ({"env": {"UNSHOWN": HELD}}, ""),
+    ({"more": (HELD,)}, ""),
+    ({"more": (f"--db={HELD}",)}, ""),
+    ({"more": ("--token", HELD)}, ""),
+    ({"env": {"UNSHOWN": HELD, "URL": f"pg://app:{HELD}@db"}}, ""),
+    ({"env": {"UNSHOWN": HELD}, "options": {"db": ["", f"app:{HELD}"]}}, ""),
+]
+
+
+@pytest.mark.share(4)
+@pytest.mark.parametrize("fault", ["dies", "quotes", "counts"])
+@pytest.mark.parametrize("given", range(len(GIVEN)))
+def test_what_a_program_is_started_with_is_in_no_text(desk: PluginCalls, fault: str, given: int) -> None:
+    """Most programs take their credentials from the environment, and name them when they are refused."""
+    settings, written = GIVEN[given]
+    desk.references = {("plugins", "faulty", "env", "UNSHOWN"): written} if written else {}
+    desk.faulty(f"{fault} {'with ' if fault == 'dies' else ''}what it was started with", **settings)
+
+    shown = ""
+    try:
+        shown = str(desk.run("faulty"))
+    except PluginError as error:
+        shown = str(error)
+    assert "login of app with" in shown
+    assert HELD not in shown + desk.record("faulty").reason
+
+
+@pytest.mark.share(2)
+@pytest.mark.parametrize(
+    ("settings", "written"),
+    [
+        ({"env": {"UNSHOWN": HELD}}, {("env", "UNSHOWN"): "${file:/pw}"}),
+        ({"env": {"UNSHOWN": HELD}}, {("env", "UNSHOWN"): "${env:DB_PASSWORD}"}),
+        ({"env": {"UNSHOWN": HELD, "PGPASSWORD": HELD}}, {}),
+        ({"env": {"UNSHOWN": HELD, "DB": f"pg://app:{HELD}@db"}}, {("env", "DB"): "pg://app:${file:/pw}@db"}),
+        ({"env": {"UNSHOWN": HELD}, "options": {"db": ["x", f"{HELD}!"]}}, {("options", "db", 1): "${file:/pw}!"}),
+        ({"more": ("--token", HELD)}, {}),
+        ({"more": (f"--token={HELD}",), "env": {"UNSHOWN": HELD}}, {}),
+        ({"more": (HELD,)}, {("command", 3): "${file:/pw}"}),
+    ],
+)
+@pytest.mark.parametrize("fault", ["task with what it was started with", "fact with a secret"])
+def test_a_secret_that_a_program_is_started_with_does_not_reach_redis(
+    desk: PluginCalls, settings: dict[str, Any], written: dict[tuple[str | int, ...], str], fault: str
+) -> None:
+    """Neither as the argument of a run nor as what is known of the plugin."""
+    desk.references = {("plugins", "faulty", *path): text for path, text in written.items()}
+    desk.faulty(fault, **settings)
+    context = desk.context()
+
+    with pytest.raises(PluginUnusableError, match=r"a task holds a secret|returned a secret"):
+        desk_plan(desk, context, "faulty")
+    assert context.children is None
+    assert HELD not in str(desk.record("faulty"))
+
+
+def test_ordinary_words_that_a_program_is_started_with_stay_readable(desk: PluginCalls, tmp_path: Path) -> None:
+    """A region may be in tasks; a level, a stage, an option and the program's own file are in many messages."""
+    (script := tmp_path / "collect-1.py").touch()
+    command = (sys.executable, str(script), "--with-states", "inventory", "-v2")
+    env = {"AWS_REGION": "eu-central-1", "STAGE": "production", "LEVEL": "1", "LANG": "C.UTF-8"}
+    desk.references = {("plugins", "plain", "env", "AWS_REGION"): "${env:AWS_REGION}"}
+    desk.configure("plain", command=command, env=env, options={"only": ["eu-central-1"]})
+    registered = desk.registry.get("plain")
+    mask = mask_of(registered.settings, registered.references)
+
+    text = f"{script}: inventory --with-states -v2 of production, C.UTF-8, 1"
+    assert mask(text) == text
+    assert not mask.finds_in('{"region":"eu-central-1"}')
+    assert mask("no such region: eu-central-1") == "no such region: ***"

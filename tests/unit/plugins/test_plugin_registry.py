@@ -123,7 +123,7 @@ def test_an_installed_distribution_registers_by_its_entry_point(
 def test_the_configuration_says_which_of_two_is_meant(known: PluginRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
     """An entry with a module stands over what is found."""
     monkeypatch.setattr(plugins, "entry_points", lambda: {"good": ("some.other:Class",)})
-    known.configure({"good": PluginSettings(module=f"{__name__}:Good")})
+    known.configure({"good": PluginSettings(module=f"{__name__}:Good")}, {})
 
     assert known.get("good").kind is Good
 
