@@ -30,7 +30,7 @@ def put(name: str, task: str | bytes | Mapping[str, Any]) -> str:
     In a run of a task or a plan it comes into being when that run is acknowledged, and only then.
 
     Raises:
-        TaskError: it is malformed; nothing is queued.
+        TaskError: it is malformed, or holds the system token within a text; nothing is queued.
     """
     return put_all(name, [task])[0]
 
@@ -39,10 +39,11 @@ def put_all(name: str, tasks: Sequence[str | bytes | Mapping[str, Any]]) -> list
     """Put task messages into the queue ``name``, and return the ids of their runs.
 
     Raises:
-        TaskError: one is malformed; none is queued.
+        TaskError: one is malformed, or holds the system token within a text; none is queued.
     """
     checked = [parse(task) if isinstance(task, str | bytes) else check(plain(task)) for task in tasks]
-    return [_put(name, task) for task in checked]
+    given = [(task, arguments_of(name, task)) for task in checked]  # all of them, before the first is queued
+    return [_put(name, task, arguments) for task, arguments in given]
 
 
 def get(name: str) -> bytes | None:
@@ -69,7 +70,11 @@ def job_of(name: str) -> tuple[str, str | None]:
 
 
 def arguments_of(name: str, task: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of the run that ``task`` becomes in the queue ``name``."""
+    """Return the arguments of the run that ``task`` becomes in the queue ``name``.
+
+    Raises:
+        TaskError: it holds the system token within a text.
+    """
     hidden = with_references(task)
     return {"task": hidden, "queue": name} if job_of(name)[0] == EMIT else {"task": hidden}
 
@@ -83,13 +88,13 @@ def plain(task: Any) -> Any:
     return json.loads(json.dumps(task))
 
 
-def _put(name: str, task: Mapping[str, Any]) -> str:
+def _put(name: str, task: Mapping[str, Any], arguments: dict[str, Any]) -> str:
     job, queue = job_of(name)
     context = runtime.context()
     if context is not None:
         runtime.note_put()
-        return context.spawn(job, arguments_of(name, task), queue=queue, traceparent=traceparent_of(task))
-    return current().enqueue(job, arguments_of(name, task), queue=queue, traceparent=traceparent_of(task))
+        return context.spawn(job, arguments, queue=queue, traceparent=traceparent_of(task))
+    return current().enqueue(job, arguments, queue=queue, traceparent=traceparent_of(task))
 
 
 def _acknowledge(producer: Producer, queues: Queues, session: str, fetched: FetchedRun) -> bytes | None:

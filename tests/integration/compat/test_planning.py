@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
@@ -161,6 +162,31 @@ def test_a_malformed_task_is_dead_with_its_reason_and_holds_up_no_other(made: li
     assert CANARY not in str(found)
     with pytest.raises(TaskError, match="version must be"):
         jobs.refused(**refused[2])
+
+
+@pytest.mark.parametrize(
+    ("stage", "place"),
+    [
+        ({"metadata": {"authorization": f"Bearer {CANARY}"}}, "stages[0].metadata.authorization holds"),
+        ({"params": {"params": {"all": [1, f"curl -H x:{CANARY}"]}}}, "stages[0].params.params.all[1] holds"),
+        ({"params": {CANARY: 1}}, "a key of stages[0].params holds"),
+        ({"locator": "X", "params": {"sys_key": CANARY, "note": f"x {CANARY}", CANARY: 1}}, "locator must be one of"),
+    ],
+)
+def test_a_task_that_holds_the_token_elsewhere_is_refused_without_it(
+    made: list[Any], produced: Producer, stage: dict[str, Any], place: str
+) -> None:
+    """Nobody would put it back there; the queue and the dead run, which people look at, are without it."""
+    made.append(task := {"name": "t", "stages": [{**STAGE, **stage}]})
+    (refused,) = planned("Planned")
+
+    assert place in refused.template.args["reason"]
+    assert refused.template.args["task"]["name"] == "t"
+    assert CANARY not in str(refused)
+    with pytest.raises(TaskError, match=re.escape(place)) as caught:
+        queue.put_all("q", [{"stages": []}, task])
+    assert CANARY not in str(caught.value)
+    assert queue.get("q") is None
 
 
 def test_a_plan_of_nothing_is_told_and_has_not_failed(made: list[Any]) -> None:

@@ -30,7 +30,7 @@ TASK: dict[str, Any] = {
             "name": "A",
             "method": "m",
             "metadata": {"token": CANARY, "x_domain_id": "domain-1"},
-            "params": {"params": {"secret_data": {"key": f"inner-{CANARY}", "port": 99123}, "id": "r-1"}},
+            "params": {"params": {"secret_data": {"key": "inner-s3cret", "port": 99123}, "id": "r-1"}},
         }
     ],
 }
@@ -64,7 +64,7 @@ def test_a_reference_without_a_token_is_an_error_that_says_what_to_set() -> None
 def test_texts_lose_the_secrets_of_their_task() -> None:
     """What an exception quotes of its parameters is not told; ids that help to find the fault are."""
     hidden = Hidden.of_task(TASK)
-    text = hidden.scrub(f"cannot call domain-1 with {CANARY} and {{'key': 'inner-{CANARY}', 'port': 99123}} for r-1")
+    text = hidden.scrub(f"cannot call domain-1 with {CANARY} and {{'key': 'inner-s3cret', 'port': 99123}} for r-1")
 
     assert CANARY not in text
     assert "99123" not in text
@@ -89,6 +89,15 @@ def test_secrets_are_found_however_many_there_are_and_however_deep() -> None:
     assert hidden.scrub(f"s-1234567 short-1 {CANARY}") == "*** *** ***"
     assert hidden.scrubbed({"n": 10203040, "m": 7}) == {"n": "***", "m": 7}
     assert "s-1234567" not in str(masked({"stages": [deep]}))
+
+
+def test_texts_lose_the_secrets_of_the_configuration() -> None:
+    """A handler whose connector fails quotes what it was configured with."""
+    config = {"CONNECTORS": {"Inventory": {"password": "pa55-of-inventory", "endpoint": "grpc://inventory"}}}
+    runtime.configure(CloudforetSettings(config=config))
+    text = "cannot log in at grpc://inventory with pa55-of-inventory"
+    assert Hidden.of_settings().scrub(text) == "cannot log in at grpc://inventory with ***"
+    assert Hidden.of_task(TASK).scrub(text) == "cannot log in at grpc://inventory with ***"
 
 
 def test_values_lose_what_stands_under_secret_names() -> None:

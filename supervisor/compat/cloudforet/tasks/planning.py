@@ -104,8 +104,9 @@ def _sorted(context: Context, queue: str, tasks: Iterable[Any]) -> tuple[list[di
             continue
         refused += 1
         if refused <= REFUSED_MAX:
-            text = Hidden.of_task(task).scrub(reason)
-            context.spawn(REFUSED, {"reason": text, "task": _small(shown)}, key=f"refused-{number}")
+            hidden = Hidden.of_task(task)
+            kept = {"reason": hidden.scrub(reason), "task": hidden.scrubbed(_small(shown))}
+            context.spawn(REFUSED, kept, key=f"refused-{number}")
     return good, refused
 
 

@@ -2,9 +2,10 @@
 
 Guarantees
     A task that is made here carries a reference in place of the configured token; it is resolved on the
-    worker that executes it, and nowhere else.
+    worker that executes it, and nowhere else. One that holds the token in another way is refused.
     A text that went through ``Hidden`` holds none of the secrets of the task that it was made for: the configured
-    token, values under secret names, and the metadata but for the few keys that identify the requester.
+    token, values under secret names, here and in ``cloudforet.config``, and the metadata but for the few keys that
+    identify the requester.
     No error that leaves guarded code shows a secret, in its text or in that of an error behind it. Not even one
     that is no ``Exception``: ``sys.exit(text)`` is an error like any other. Demands of a worker on a job (its soft
     timeout, that its process must go) pass untouched.
@@ -24,6 +25,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from supervisor.compat.cloudforet.tasks import runtime
+from supervisor.compat.cloudforet.tasks.schema import TEXT_CHARS_MAX, TaskError
 from supervisor.core.errors import TenureError
 from supervisor.roles.worker.attempt.context import Context, Interrupted, SoftTimeout
 from supervisor.telemetry import masking
@@ -49,9 +51,35 @@ class TokenMissingError(TenureError):
 
 
 def with_references(task: Any) -> Any:
-    """Return ``task`` with a reference in place of the configured token."""
+    """Return ``task`` with a reference in place of the configured token.
+
+    Raises:
+        TaskError: it holds the token as a key or within a longer text, which nobody would put back.
+    """
     token = runtime.token()
-    return task if token is None else _replace(task, token, dict(REFERENCE))
+    if token is None:
+        return task
+    whole = _replace(task, token, dict(REFERENCE))
+    place = next(_places_of(_usable([token]), whole), None)
+    if place is not None:
+        remedy = "let a value be the token and nothing else, or have the stage add what belongs around it"
+        raise TaskError(f"the task message is rejected: {place} holds cloudforet.token; {remedy}")
+    return whole
+
+
+def _places_of(forms: tuple[str, ...], value: Any, path: str = "") -> Iterator[str]:
+    """Yield the places in ``value`` that hold one of ``forms``, by keys that hold none."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            if any(form in str(key) for form in forms):
+                yield f"a key of {path or 'the message'}"
+            else:
+                yield from _places_of(forms, item, f"{path}{'.' if path else ''}{str(key)[:TEXT_CHARS_MAX]}")
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _places_of(forms, item, f"{path}[{index}]")
+    elif any(form in str(value) for form in forms):
+        yield path
 
 
 def resolved(task: Any) -> Any:
@@ -91,8 +119,7 @@ class Hidden:
     @classmethod
     def of_settings(cls) -> Hidden:
         """Return those that the configuration holds."""
-        token = runtime.token()
-        return cls(_usable([token] if token is not None else []))
+        return cls(_usable([*filter(None, [runtime.token()]), *_secrets(runtime.settings().config)]))
 
     @classmethod
     def of_task(cls, task: Any) -> Hidden:
