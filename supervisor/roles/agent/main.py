@@ -64,7 +64,7 @@ class Agent:
         self._child = child
         self._clock = child.clock
         self._digest = schedules_digest(definitions) if definitions else ""
-        self._report = AgentReport()
+        self._report = AgentReport(child.clock)
         self._following = ConfigFollower(child)
         self._ingest: Ingest | None = None  # where lists are configured
         self._declared: DeclaredSchedulesTask | None = None  # where this replica may lead
@@ -152,6 +152,7 @@ class Agent:
             self._elector.join(JOIN_SLICE_S)
         self._beat()
         is_done = self._duties.perform()
+        self._report.flush(is_last=True)
         self._report("agent_ended", abandoned=self._wakeup.is_abandoning, unreclaimed=not is_done)
         return EXIT_OK
 
@@ -182,6 +183,7 @@ class Agent:
         row.progress += 1
         row.redis_ok_ns = max(row.redis_ok_ns, self._elector.answered_ns)
         row.beat_ns = self._clock.elapsed_ns()
+        self._report.flush()
         if number := self._following.poll():
             self._follow(number)
 
@@ -192,6 +194,7 @@ class Agent:
             if self._declared is not None:
                 self._declared.bring(brief.schedules_digest)
             self._duties.publish(brief.cards)
+            self._report.jobs = brief.cards
             if self._ingest is not None:
                 self._ingest.follow(brief.cards)
 

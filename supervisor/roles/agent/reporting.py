@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from typing import Any
 
 import structlog
 
+from supervisor.clock import Clock, SystemClock
 from supervisor.core.election.lease import Loss
+from supervisor.core.jobs.registry import registry
 from supervisor.store.election.leases import RENEWALS
 from supervisor.store.queues.runs import EndedRun
 from supervisor.telemetry import event_catalogue
@@ -31,8 +33,10 @@ from supervisor.telemetry.metrics import (
     RUNS_FINISHED,
     RUNS_RECLAIMED,
     UNKNOWN_JOB,
+    job_label,
 )
 from supervisor.telemetry.run_events import RUN_ENDS, record_end
+from supervisor.telemetry.run_lines import Fold
 
 _LEVELS = {
     "leader_lapsed": "warning",
@@ -60,7 +64,7 @@ _LEVELS = {
     "queue_refused": "error",
 }
 _RENEWED = {code.value.lower() for code in RENEWALS}
-ENDED_LINES_MAX = 50  # of one call to Redis
+ENDED_LINES_MAX = 50  # a second
 NOT_RESTORED = "pauses, counts of max_runs, buffers"
 """What nobody writes back after a loss of data: of the state of schedules replicas remember watermarks alone."""
 
@@ -68,7 +72,12 @@ NOT_RESTORED = "pauses, counts of max_runs, buffers"
 class AgentReport:
     """Log and metrics of the agent."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock | None = None, jobs: Container[str] = registry) -> None:
+        self._clock = clock or SystemClock()
+        self.jobs = jobs
+        """Names of the jobs of this replica; any other may be invented by whoever enqueues."""
+
+        self._ended_lines = Fold(ENDED_LINES_MAX)
         self._log = structlog.get_logger()
         self._is_away = False  # one line when Redis goes away, one when it is back
         for kind in (Loss.DATA, Loss.ROLLED_BACK):
@@ -120,21 +129,28 @@ class AgentReport:
             event_catalogue.log(event, fields, level="error")
 
     def _ended(self, *, runs: Sequence[EndedRun], how: str) -> None:
-        """Report runs that ended with their worker, as that reports ends; of many most lines are folded to one."""
-        for place, run in enumerate(runs):
-            self._end(run, f"{run.reason}: {how}" if how else run.reason, is_folded=place >= ENDED_LINES_MAX)
-        if len(runs) > ENDED_LINES_MAX:
-            self._log.warning("failures_folded", count=len(runs) - ENDED_LINES_MAX, last_error=runs[-1].reason)
+        """Report runs that ended with their worker, as that reports ends; of many most lines are folded."""
+        for run in runs:
+            self._end(run, f"{run.reason}: {how}" if how else run.reason)
+        self.flush()
 
-    def _end(self, run: EndedRun, error: str, *, is_folded: bool) -> None:
-        job, facts = run.job or UNKNOWN_JOB, {"run": run.run_id, "attempt": run.attempt, "queue": run.queue}
+    def flush(self, *, is_last: bool = False) -> None:
+        """Write the folded lines of a second that is over; of any with ``is_last``."""
+        for folded in self._ended_lines.take(self._clock.elapsed_ns(), is_last=is_last):
+            self._log.warning("failures_folded", **folded.fields(), last_error=folded.note)
+
+    def _end(self, run: EndedRun, error: str) -> None:
+        job, label = run.job or UNKNOWN_JOB, job_label(run.job, self.jobs)
+        facts = {"run": run.run_id, "attempt": run.attempt, "queue": run.queue}
         if run.schedule:
             facts["schedule"] = run.schedule
-        RUNS_FINISHED.labels(run.queue, job, run.outcome.value).inc()
-        if not is_folded:
+        RUNS_FINISHED.labels(run.queue, label, run.outcome.value).inc()
+        if self._ended_lines.admits(self._clock.elapsed_ns()):
             event, level, _ = RUN_ENDS[run.outcome]
             getattr(self._log, level)(event, job=job, outcome=run.outcome.value, error=error, **facts)
-        record_end(run.outcome, error, job=job, facts=facts)
+        else:
+            self._ended_lines.add(job, run.outcome.value, 0.0, error)
+        record_end(run.outcome, error, job=label, facts=facts)
 
     def _count(self, event: str, fields: dict[str, Any]) -> None:
         if event == "leader_acquired":

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import structlog
@@ -29,6 +28,7 @@ from supervisor.store.wire.poll import FetchedRun, TurnReply
 from supervisor.telemetry import events, metrics
 from supervisor.telemetry.run_context import enter_run, run_fields
 from supervisor.telemetry.run_events import RUN_ENDS, record_end
+from supervisor.telemetry.run_lines import Fold
 
 if TYPE_CHECKING:
     from supervisor.roles.worker.attempt.executor import Execution
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 LINES_MAX = 50
 FAILURES_MAX = 200
-FOLDED_MAX = 100
-OTHERS = "others"
 TELL_AGAIN_NS = 60 * SECOND_NS
 TOLD_MAX = 200
 _DEBUG = 10
@@ -135,9 +133,9 @@ class RunReporter:
         level = "error" if event in {"job_unknown", "run_dead"} else "warning"
         self._tell(event, level, fetched, outcome, now_ns, **fields)
 
-    def ended_by_stop(self, fetched: FetchedRun, outcome: Outcome, now_ns: int, reason: str) -> None:
+    def ended_by_stop(self, fetched: FetchedRun, outcome: Outcome, now_ns: int, reason: str, *, label: str) -> None:
         """Report a run that the stop of its process ended: it must not run twice, or was to end anyway."""
-        metrics.RUNS_FINISHED.labels(fetched.queue, fetched.envelope.template.job, outcome.value).inc()
+        metrics.RUNS_FINISHED.labels(fetched.queue, label, outcome.value).inc()
         event, level, _ = RUN_ENDS[outcome]
         self._tell(event, level, fetched, outcome, now_ns, error=reason)
 
@@ -182,25 +180,14 @@ class RunReporter:
             metrics.RUN_WAIT_SECONDS.labels(queue).add(*waits.take())
         self._waits.clear()
         for folded in self._lines.take(now_ns, is_last=is_last):
-            log.info("runs_folded", **_fields(folded))
+            log.info("runs_folded", **folded.fields())
         for folded in self._failures.take(now_ns, is_last=is_last):
-            log.warning("failures_folded", **_fields(folded), last_error=folded.note)
+            log.warning("failures_folded", **folded.fields(), last_error=folded.note)
 
 
 def _record(fetched: FetchedRun, outcome: Outcome, note: str) -> None:
     facts = identity(fetched)
     record_end(outcome, note, job=facts.pop("job"), facts=facts)
-
-
-def _fields(folded: Any) -> dict[str, Any]:
-    return {
-        "job": folded.job,
-        "outcome": str(folded.outcome),
-        "count": folded.count,
-        "total_s": round(folded.total_s, 3),
-        "mean_s": round(folded.mean_s, 6),
-        "max_s": round(folded.longest_s, 6),
-    }
 
 
 def identity(fetched: FetchedRun) -> dict[str, Any]:
@@ -237,70 +224,3 @@ class ForeignKeyReporter:
                     self._told_ns.clear()
                 self._told_ns[what] = now_ns
                 log.error("queue_refused", queue=queue, error=error)
-
-
-WINDOW_NS = SECOND_NS
-
-
-@dataclass(slots=True)
-class Folded:
-    """Ends of one job, of one outcome, written together on one line."""
-
-    job: str
-    outcome: str
-    count: int = 0
-    total_s: float = 0.0
-    longest_s: float = 0.0
-    note: str = ""  # of the last one
-
-    @property
-    def mean_s(self) -> float:
-        """Mean duration."""
-        return self.total_s / self.count if self.count else 0.0
-
-
-class Fold:
-    """Counts lines within windows of one second.
-
-    A line for each run is of use at five runs a second, and at twenty thousand it is the most expensive part of
-    each. Nothing is dropped in silence: lines not written in full are counted, and the count is written.
-
-    Time enters as an argument. Nothing here logs.
-    """
-
-    def __init__(self, lines_max: int) -> None:
-        """Build it; ``lines_max`` lines a second are written in full."""
-        assert lines_max > 0
-        self._lines_max = lines_max
-        self._lines = 0
-        self._since_ns = -WINDOW_NS
-        self._folded: dict[tuple[str, str], Folded] = {}
-
-    def admits(self, now_ns: int) -> bool:
-        """Return whether one more line is written in full, and count it if so."""
-        if now_ns - self._since_ns >= WINDOW_NS:
-            self._since_ns, self._lines = now_ns, 0
-        if self._lines >= self._lines_max:
-            return False
-        self._lines += 1
-        return True
-
-    def add(self, job: str, outcome: str, seconds: float, note: str = "") -> None:
-        """Count an end that is not written in full."""
-        found = self._folded.get((job, outcome))
-        if found is None and len(self._folded) >= FOLDED_MAX:
-            job = OTHERS
-            found = self._folded.get((job, outcome))
-        if found is None:
-            found = self._folded[job, outcome] = Folded(job, outcome)
-        found.count += 1
-        found.total_s += seconds
-        found.longest_s = max(found.longest_s, seconds)
-        found.note = note
-
-    def take(self, now_ns: int, *, is_last: bool = False) -> list[Folded]:
-        """Return the folded lines once their second is over, or at once when nothing will come later."""
-        if not self._folded or not (is_last or now_ns - self._since_ns >= WINDOW_NS):
-            return []
-        found, self._folded = list(self._folded.values()), {}
-        return found

@@ -150,7 +150,9 @@ class WorkerRuntime:
             of = {(run.queue, run.envelope.id): run for run in batch}
             for each in released.ended:
                 fetched = of[each.queue, each.run_id]
-                self.executor.ends.ended_by_stop(fetched, each.outcome, self.clock.elapsed_ns(), each.reason)
+                label = metrics.job_label(fetched.envelope.template.job, self.executor.registry)
+                now_ns = self.clock.elapsed_ns()
+                self.executor.ends.ended_by_stop(fetched, each.outcome, now_ns, each.reason, label=label)
             for run in batch:
                 self.presence.settled((run.queue, run.envelope.id), run.attempt, run.fetched_ms)
         if is_empty() and not self.polls.refused_acks:

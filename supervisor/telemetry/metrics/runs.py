@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 from supervisor.telemetry.metric_files.slots import Counter, Histogram
 
 RUN_SECONDS = (0.001, 0.005, 0.02, 0.1, 0.5, 2, 10, 60, 300, 1800, 7200)
 UNKNOWN_JOB = "unknown"  # a name that no module registered, or that nobody can read: their number is not bounded
 CALL_SECONDS = (0.0002, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1, 5)
+
+
+def job_label(name: str, jobs: Container[str]) -> str:
+    """Return the label of the job ``name``: of one that is not among ``jobs``, which were registered, that of all."""
+    return name if name in jobs else UNKNOWN_JOB
+
+
 RUNS_FINISHED = Counter(
     "tenure_runs_finished_total",
     "Attempts that ended, by outcome (ok, retry, again, dead, giveback, expired, replaced, cancelled, rejected). "

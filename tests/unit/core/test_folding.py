@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from supervisor.roles.worker.run_reporting import FOLDED_MAX, OTHERS, WINDOW_NS, Fold
+from supervisor.telemetry.run_lines import FOLDED_MAX, OTHERS, WINDOW_NS, Fold
 
 
 def test_so_many_lines_a_second_are_written_in_full() -> None:

@@ -41,6 +41,7 @@ from supervisor.roles.worker.run_logs import OutputKeeping
 from supervisor.roles.worker.run_reporting import RunReporter
 from supervisor.store.queues.run_records import StepCalls
 from supervisor.store.wire.poll import Ack, BrokenRun, FetchedRun
+from supervisor.telemetry import metrics
 from supervisor.telemetry.run_context import RunOutput
 
 _GAVE_WAY = {
@@ -140,7 +141,7 @@ class Executor:
     def _prepared(self, fetched: FetchedRun) -> Execution | Ack:
         envelope = fetched.envelope
         if envelope.not_after_ms is not None and self.refusals.is_too_late(fetched):
-            return self.refusals.expire(fetched)
+            return self.refusals.expire(fetched, label=metrics.job_label(envelope.template.job, self.registry))
         template = envelope.template
         try:
             spec = self.registry.get(template.job)

@@ -228,12 +228,12 @@ class Refusals:
             return False
         return fetched.attempt == 1 and fetched.crashes + fetched.interrupts == 0
 
-    def expire(self, fetched: FetchedRun) -> Ack:
+    def expire(self, fetched: FetchedRun, *, label: str) -> Ack:
         """Return the acknowledgement of a run that is too late to be started."""
         envelope = fetched.envelope
         late_s = (fetched.fetched_ms - (envelope.not_after_ms or 0)) / 1000
         self._ends.refused("run_expired", fetched, Outcome.EXPIRED, self._clock.elapsed_ns(), late_s=late_s)
-        metrics.RUNS_FINISHED.labels(fetched.queue, envelope.template.job, Outcome.EXPIRED.value).inc()
+        metrics.RUNS_FINISHED.labels(fetched.queue, label, Outcome.EXPIRED.value).inc()
         note = f"not started within its start deadline, {late_s:g} s too late"
         return self._ack(fetched, Outcome.EXPIRED, history_note=note, job=envelope.template.job)
 

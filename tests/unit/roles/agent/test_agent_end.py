@@ -16,6 +16,7 @@ from supervisor.core.supervision.states import Phase, SlotState
 from supervisor.reload.config_memfd import Brief
 from supervisor.roles.agent import main as agent_main
 from supervisor.roles.agent.main import Agent
+from supervisor.roles.agent.reporting import AgentReport
 from supervisor.roles.child import ChildContext
 from supervisor.settings.sections.models import Settings, SupervisionSettings
 from tests.kit.clock import FakeClock
@@ -73,6 +74,18 @@ class Holding:
         self.clock.advance(timeout_s)
 
 
+class Told(AgentReport):
+    """A report that keeps each decision."""
+
+    def __init__(self, clock: FakeClock, told: list[dict[str, Any]]) -> None:
+        super().__init__(clock)
+        self.told = told
+
+    def __call__(self, event: str, **fields: Any) -> None:
+        """Keep it."""
+        self.told.append({"event": event, **fields})
+
+
 class Stage:
     """An agent in this process, beside a worker that died."""
 
@@ -86,10 +99,7 @@ class Stage:
         self.redis = SlowRedis(self.clock, **redis)
         monkeypatch.setattr(Agent, "_connect", lambda *_args, **_route: self.redis)
         monkeypatch.setattr(agent_main, "ElectorThread", lambda *_args, **_parts: Holding(self.clock))
-        monkeypatch.setattr(agent_main, "AgentReport", lambda: self._note)
-
-    def _note(self, event: str, **fields: Any) -> None:
-        self.told.append({"event": event, **fields})
+        monkeypatch.setattr(agent_main, "AgentReport", lambda clock: Told(clock, self.told))
 
     def end(self, *, grace_s: float = 20.0, lists: Any = None, **reloaded: Any) -> float:
         """Let it run until it is asked to end; return the seconds that the end took."""

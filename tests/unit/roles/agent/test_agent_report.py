@@ -9,6 +9,8 @@ from supervisor.roles.agent.reporting import ENDED_LINES_MAX, NOT_RESTORED, Agen
 from supervisor.store.queues.runs import EndedRun
 from supervisor.telemetry import events, metrics
 from supervisor.telemetry.events import Mailbox
+from supervisor.telemetry.run_lines import FOLDED_MAX
+from tests.kit.clock import FakeClock
 from tests.kit.mailboxes import arrived
 
 
@@ -111,7 +113,7 @@ def test_runs_that_ended_with_their_worker_are_told_as_a_worker_tells_them(
     before = [value(counter, queue="q", job=job, outcome=outcome) for job, outcome in series]
     ended = [DEAD, CANCELLED, EndedRun("q", "r3", "lost", 0, "", "")]
     with capture_logs() as lines:
-        AgentReport()("runs_ended", runs=ended, how="killed at a hard timeout")
+        AgentReport(jobs={"bill"})("runs_ended", runs=ended, how="killed at a hard timeout")
 
     assert [(line["log_level"], line["event"], line["run"], line["job"]) for line in lines] == [
         ("error", "run_dead", "r1", "bill"),
@@ -131,14 +133,38 @@ def test_runs_that_ended_with_their_worker_are_told_as_a_worker_tells_them(
 
 
 def test_many_runs_that_ended_with_their_worker_are_few_lines() -> None:
-    """A pool of a thousand at_most_once runs dies at once: each is counted, and lines are folded."""
+    """A pool of a thousand at_most_once runs dies, by as many calls as there are sessions: lines are folded."""
+    clock = FakeClock()
     before = value(metrics.RUNS_FINISHED, queue="q", job="bill", outcome="dead")
     with capture_logs() as lines:
-        AgentReport()("runs_ended", runs=[DEAD] * (ENDED_LINES_MAX + 7), how="")
+        report = AgentReport(clock, jobs={"bill"})
+        for _ in range(ENDED_LINES_MAX + 7):
+            report("runs_ended", runs=[DEAD], how="")
+        clock.advance(1.0)
+        report.flush()
 
     assert [line["event"] for line in lines] == ["run_dead"] * ENDED_LINES_MAX + ["failures_folded"]
     assert (lines[-1]["count"], lines[-1]["last_error"]) == (7, "crashed")
     assert value(metrics.RUNS_FINISHED, queue="q", job="bill", outcome="dead") == before + ENDED_LINES_MAX + 7
+
+
+def test_names_of_jobs_that_nobody_registered_are_no_series(mailbox: Mailbox) -> None:
+    """Whoever may enqueue by Redis invents them: neither series nor lines nor events grow with their number."""
+    events.attach(mailbox.write_fd, replica="r1", role="agent", runs="failures")
+    clock, before = FakeClock(), value(metrics.RUNS_FINISHED, queue="q", job="unknown", outcome="dead")
+    ended = [EndedRun("q", f"r{n}", "crashed", 3, f"invented-{n}", "") for n in range(500)]
+    with capture_logs() as lines:
+        report = AgentReport(clock, jobs={"bill"})
+        report("runs_ended", runs=ended, how="")
+        report.flush(is_last=True)
+
+    assert value(metrics.RUNS_FINISHED, queue="q", job="unknown", outcome="dead") == before + 500
+    assert value(metrics.RUNS_FINISHED, queue="q", job="invented-7", outcome="dead") == 0
+    assert [line["job"] for line in lines if line["event"] == "run_dead"] == [
+        f"invented-{n}" for n in range(ENDED_LINES_MAX)
+    ]
+    assert len(lines) == ENDED_LINES_MAX + FOLDED_MAX + 1
+    assert {event.subject for event in arrived(mailbox)} == {"unknown"}
 
 
 def test_the_election_is_counted_as_dashboards_need_it() -> None:

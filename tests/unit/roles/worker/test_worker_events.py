@@ -54,7 +54,7 @@ def test_a_run_that_a_stop_ends_is_told_as_any_other(
     """One that somebody had cancelled is no warning, and an event where all ends are."""
     events.attach(mailbox.write_fd, replica="r1", role="worker-io-0", runs=runs)
     with capture_logs() as lines:
-        RunReporter().ended_by_stop(RUN, outcome, 0, "a stop")
+        RunReporter().ended_by_stop(RUN, outcome, 0, "a stop", label=RUN.envelope.template.job)
 
     name = f"run_{outcome.value}"
     assert [(line["event"], line["log_level"], line["error"]) for line in lines] == [(name, level, "a stop")]

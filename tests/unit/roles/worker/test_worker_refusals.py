@@ -21,6 +21,7 @@ from supervisor.roles.worker.attempt.hooks import Pipeline
 from supervisor.roles.worker.attempt.invocation import JobInvoker
 from supervisor.settings.sections.models import Settings
 from supervisor.store.wire.poll import BrokenRun, FetchedRun
+from supervisor.telemetry import metrics
 from tests.unit.roles.worker.executor_stage import Stage, fetched
 
 
@@ -215,6 +216,16 @@ def test_a_run_that_is_too_late_to_start_ends_expired(stage: Stage) -> None:
 
     assert (ack.outcome, ack.schedule, ack.error, ack.job) == (Outcome.EXPIRED, "nightly", None, "work")
     assert ack.history_note == "not started within its start deadline, 1 s too late"
+
+
+def test_a_late_run_of_a_job_that_nobody_registered_is_no_series(stage: Stage) -> None:
+    """Whoever may enqueue by Redis invents names, and a deadline that has passed."""
+    known = {labels[1] for labels in metrics.RUNS_FINISHED._metrics}
+    run = late(1_699_999_999_000)
+    template = msgspec.structs.replace(run.envelope.template, job="invented")
+    stage.refuse(msgspec.structs.replace(run, envelope=msgspec.structs.replace(run.envelope, template=template)))
+
+    assert {labels[1] for labels in metrics.RUNS_FINISHED._metrics} - known <= {metrics.UNKNOWN_JOB}
 
 
 @pytest.mark.parametrize(
