@@ -13,7 +13,8 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, overload
+from dataclasses import fields, is_dataclass
+from typing import Any, Literal, TypeVar, overload
 
 import msgspec
 
@@ -126,6 +127,47 @@ def json_of(value: Any, *, encode_other: Callable[[Any], Any] | None = None) -> 
     if problem := misfit(value, body, encode_other=encode_other):
         raise ValueError(f"not JSON: {problem}")
     return body
+
+
+def canonical_json(
+    value: Any, *, order: Literal["deterministic", "sorted"], encode_other: Callable[[Any], Any] | None = None
+) -> bytes:
+    """Return ``value`` as JSON in one order of its mappings and sets, so that equal values are equal in each process.
+
+    Args:
+        value: what can be written as JSON.
+        order: ``sorted``: of fields of objects too.
+        encode_other: makes plain values of what msgspec does not know.
+    """
+    try:
+        return msgspec.json.encode(value, enc_hook=encode_other, order=order)
+    except TypeError:  # a key that is no text, or members of a set that do not compare
+        return msgspec.json.encode(_in_order(value, order), enc_hook=encode_other, order=order)
+
+
+def canonical_text(value: Any, *, encode_other: Callable[[Any], Any] | None = None) -> str:
+    """Return what JSON writes as a text as that text, and any other value as sorted canonical JSON."""
+    body = canonical_json(value, order="sorted", encode_other=encode_other)
+    return str(read_json(body)) if body.startswith(b'"') else body.decode()
+
+
+def _in_order(value: Any, order: Literal["deterministic", "sorted"]) -> Any:
+    """Return ``value`` with texts as keys, and lists in place of sets."""
+    if isinstance(value, set | frozenset):
+        return [msgspec.Raw(each) for each in sorted(canonical_json(each, order=order) for each in value)]
+    if isinstance(value, list | tuple):
+        return [_in_order(each, order) for each in value]
+    if isinstance(value, msgspec.Struct):
+        config = value.__struct_config__
+        tag = {} if config.tag is None else {config.tag_field: config.tag}
+        named = {each.encode_name: getattr(value, each.name) for each in msgspec.structs.fields(value)}
+        value = {**tag, **named}
+    elif is_dataclass(value) and not isinstance(value, type):
+        value = {each.name: getattr(value, each.name) for each in fields(value)}
+    if isinstance(value, Mapping):
+        keys = msgspec.to_builtins(dict.fromkeys(value), str_keys=True)
+        return {key: _in_order(each, order) for key, each in zip(keys, value.values(), strict=True)}
+    return value
 
 
 def is_deeper(body: bytes, depth: int) -> bool:

@@ -21,9 +21,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-import msgspec
-
 from supervisor.core.errors import ArgumentsError
+from supervisor.core.json_values import canonical_text
 from supervisor.core.model import Template
 
 KEY_LENGTH_MAX = 128
@@ -88,7 +87,7 @@ def limits_of(template: Template) -> Limits:
 
 def _key(template: Template, pattern: str) -> str:
     if pattern == EVERYTHING:
-        return _digest(template.job, _canonical(template.args))
+        return _digest(template.job, canonical_text(template.args))
     resolved = _PLACEHOLDER.sub(lambda found: _text(template.job, pattern, template.args, found[1]), pattern)
     key = f"{template.job}:{resolved}"
     is_plain = ":" not in template.job and _KEY.fullmatch(key)  # the job `a:b` would share keys with the job `a`
@@ -109,10 +108,4 @@ def _text(job: str, pattern: str, args: Mapping[str, Any], name: str) -> str:
             f"job {job}: the key {pattern!r} of a limit names {name!r}, which this run does not have; "
             f"it has {', '.join(sorted(args)) or 'no arguments'}"
         )
-    value = msgspec.to_builtins(args[name])
-    return value if isinstance(value, str) else _canonical(value)
-
-
-def _canonical(value: Any) -> str:
-    """Return ``value`` as the envelope's JSON has it, but in one order of its mappings."""
-    return msgspec.json.encode(value, order="sorted").decode()
+    return canonical_text(args[name])

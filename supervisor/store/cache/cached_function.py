@@ -21,7 +21,7 @@ import structlog
 
 from supervisor.clock import SystemClock
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
-from supervisor.core.json_values import json_of, json_reader
+from supervisor.core.json_values import canonical_text, json_of, json_reader
 from supervisor.core.model import PAYLOAD_BYTES_MAX
 from supervisor.core.model_types import plain_model, read_model
 from supervisor.core.units import SECOND_NS
@@ -94,7 +94,7 @@ class Kept:
 
     def _text(self, value: Any) -> str:
         """Return an argument in its form in a key: the separator from the next one does not occur in it."""
-        text = _key_text(value)
+        text = canonical_text(value, encode_other=plain_model)
         return text if self._escaped is None else self._escaped.sub(lambda found: f"%{ord(found[0]):02X}", text)
 
     def decode(self, data: bytes) -> Any:
@@ -217,11 +217,6 @@ class Kept:
                 return Result(None)
             yield min(pause_s, left_s)
             pause_s = min(2 * pause_s, PAUSE_S_MAX)
-
-
-def _key_text(value: Any) -> str:
-    value = msgspec.to_builtins(value, enc_hook=plain_model)
-    return value if isinstance(value, str) else msgspec.json.encode(value, order="sorted").decode()
 
 
 class BoundedCache:

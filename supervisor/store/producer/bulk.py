@@ -134,10 +134,9 @@ class BatchStream:
             for index, args in enumerate(self._pulled):
                 run_id = fresh[index] if self.run_id is None else check_run_id(self.run_id(args))
                 data = self.job.pack(run_id, args, tail)
+                content = (self.job.content(args),) if batch.is_chosen else ()  # it may fail: before anything is added
                 batch.ids.append(run_id)
-                batch.runs += (run_id, self.queue, self.delay_ms, data)
-                if batch.is_chosen:
-                    batch.runs.append(self.job.content(args))
+                batch.runs += (run_id, self.queue, self.delay_ms, data, *content)
                 size += len(data)
                 if size > BATCH_BYTES:
                     break

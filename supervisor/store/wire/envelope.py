@@ -18,7 +18,7 @@ import msgspec
 
 from supervisor.core.errors import ArgumentsError, OptionError, PayloadTooLargeError, shown
 from supervisor.core.jobs.limits import limits_of
-from supervisor.core.json_values import check_arguments, json_reader
+from supervisor.core.json_values import canonical_json, check_arguments, json_reader
 from supervisor.core.model import PAYLOAD_BYTES_MAX, Envelope, Template
 from supervisor.core.names import check_name
 from supervisor.store.keys import KIND_LETTER, LETTER_KIND
@@ -28,7 +28,6 @@ _AROUND_ARGUMENTS = 3  # levels of an envelope around the value of an argument: 
 _ID = re.compile(r"[!-+\--{}~]{1,255}", re.ASCII)  # printable, without comma, bar and space
 _UNWRITABLE = (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError)
 _encode = msgspec.json.Encoder().encode
-_encode_sorted = msgspec.json.Encoder(order="deterministic").encode
 _read = json_reader(Envelope)
 _HEADS = {f"{letter}{digit}".encode(): (kind, digit) for letter, kind in LETTER_KIND.items() for digit in range(10)}
 
@@ -51,7 +50,7 @@ class Packed(NamedTuple):
 
 def content_of(job: str, args: Mapping[str, Any]) -> str:
     """Digest of the job and the arguments of a run, the same in whatever order they are given."""
-    return hashlib.blake2b(_encode_sorted((job, args)), digest_size=8).hexdigest()
+    return hashlib.blake2b(canonical_json((job, args), order="deterministic"), digest_size=8).hexdigest()
 
 
 def check_run_id(run_id: Any) -> str:

@@ -152,6 +152,31 @@ def test_a_run_of_a_bulk_enqueue_has_the_bytes_of_its_packed_envelope(*, templat
     assert batch.runs == [expected.id, template.queue, 200, pack(expected).data, content] * 2
 
 
+def test_a_run_whose_content_cannot_be_told_is_in_no_batch() -> None:
+    """Half of a run would shift those behind it: what came before the fault is enqueued, and nothing of the run."""
+    asked: list[Any] = []
+
+    def admit(args: Any) -> Any:
+        asked.append(args)
+        if len(asked) == 4:  # each is asked for twice: for its bytes, and for its content
+            raise TypeError("not the second time")
+        return args
+
+    stream = BatchStream(
+        JobTemplate(None, Template(job="j", kind=Kind.ASYNC), admit),
+        iter([{"n": 1}, {"n": 2}, {"n": 3}]),
+        queues=Queues(Keys("t")), run_id=lambda args: f"r{args['n']}", delay_ms=0, wall_ms=lambda: NOW_MS,
+        entropy=bytes, on_new=lambda _new: None, each=None,
+    )  # fmt: skip
+    stream.pull()
+    stream.pack()
+    batch = stream.take()
+
+    assert batch is not None
+    assert (batch.ids, len(batch.runs)) == (["r1"], 5)
+    assert isinstance(stream.fault, TypeError)
+
+
 @given(template=templates(), delay_ms=st.sampled_from([0, 200]), is_traced=st.booleans())
 def test_spawned_runs_have_the_bytes_of_their_packed_envelopes(
     *, template: Template, delay_ms: int, is_traced: bool

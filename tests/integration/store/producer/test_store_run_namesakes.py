@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from enum import Enum
 from typing import Any
 
 import pytest
@@ -122,3 +123,24 @@ def test_an_id_that_a_former_version_remembers_is_known_whatever_its_arguments(s
     shop.calls.raw.set(f"{shop.calls.keys.queue('default').prefix}ran:mine", "")
 
     assert not shop.producer.put("report", {"month": 8}, run_id="mine").is_new
+
+
+class Colour(Enum):
+    """A key of a mapping."""
+
+    RED = "red"
+
+
+@pytest.mark.parametrize("rows", [{1: "a"}, {Colour.RED: "a"}], ids=["numbers", "members"])
+def test_arguments_by_other_keys_may_have_an_id_of_ones_own(shop: Shop, rows: Any) -> None:
+    """Their run is known again; of many, all are in, and of "everything" as a key one is."""
+
+    @job("import", unique="*")
+    async def load(rows: Any) -> None: ...
+
+    producer = shop.producer
+    assert [producer.enqueue("import", {"rows": rows}, run_id="r-1") for _ in range(2)] == ["r-1", "r-1"]
+    with pytest.raises(RunIdTakenError):
+        producer.enqueue("import", {"rows": [rows]}, run_id="r-1")
+    many = [{"rows": [number]} for number in range(1300)] + [{"rows": [rows]}] + [{"rows": "last"}]
+    assert producer.enqueue_many("import", many, run_id=lambda args: f"m-{many.index(args)}") == Totals(new=1302)
