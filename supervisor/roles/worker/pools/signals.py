@@ -28,7 +28,6 @@ import sys
 from asyncio import _get_running_loop
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from contextvars import copy_context
 from enum import Enum
 from functools import partial
 from importlib import import_module
@@ -186,7 +185,7 @@ class Interrupts:
             self._armed = _IN_JOB
             if Demand.QUIT in self._demands:
                 raise Interrupted
-            return copy_context().run(enter, partial(function, **arguments))  # its variables are its own
+            return enter(partial(function, **arguments))
         finally:
             self.install()  # a job may have left an alarm, or the default actions
             self._armed, self._delivered = _NOTHING, {}

@@ -6,7 +6,6 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from decimal import Context, getcontext, setcontext
 from functools import partial
 
 import pytest
@@ -62,17 +61,6 @@ def test_an_alarm_that_a_job_leaves_behind_ends_with_it(subject: Interrupts, rel
     with pytest.raises(ValueError, match="refused"):
         subject.job(use, {}, run=Subject(), soft_ns=in_s(600), relief=relief)
     wait_until(lambda: signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0), what="the timer to be stopped")
-
-
-def test_variables_of_the_context_that_a_job_sets_end_with_it(subject: Interrupts) -> None:
-    """The next run sees neither the tenant of the one before nor its precision of decimals."""
-    precision = getcontext().prec
-
-    def use() -> None:
-        setcontext(Context(prec=3))
-
-    subject.job(use, {}, run=Subject(), soft_ns=in_s(600))
-    assert getcontext().prec == precision
 
 
 def test_a_timer_of_another_clock_that_fires_early_is_set_again(subject: Interrupts) -> None:
