@@ -226,15 +226,21 @@ class QueueFullError(TenureError):
 
 
 class RunIdTakenError(TenureError):
-    """The chosen id of a run is that of a run of another job, or with other arguments; this one was not enqueued."""
+    """The chosen id is that of a schedule's or another job's run, or has other arguments; nothing is enqueued."""
 
     http_status = 409
 
-    def __init__(self, run_id: str, queue: str) -> None:
-        super().__init__(
+    def __init__(self, run_id: str, queue: str, *, schedule: str = "") -> None:
+        message = (
             f"run id {run_id} is taken in queue {queue}: a run of another job, or with other arguments, has it, or had "
             f"it within the last hour; choose another run_id, or repeat the call with the same job and arguments"
         )
+        if schedule:
+            message = (
+                f"run id {run_id} is taken by schedule {schedule}, whose runs are {schedule}@… and {schedule}!…; "
+                f"choose another run_id ({schedule}:…, for instance), or use tenure schedule trigger {schedule}"
+            )
+        super().__init__(message)
         self.run_id = run_id
         self.queue = queue
 

@@ -48,7 +48,7 @@ Check = Callable[[str, Mapping[str, Any]], None]
 
 
 class TriggerLimitError(TenureError):
-    """``KEYED_MAX`` triggers of the schedule with a key are remembered for a day."""
+    """``KEYED_MAX`` triggers of the schedule with a key are remembered for a day, or a program took its id."""
 
     http_status = 409
 
@@ -170,7 +170,7 @@ def trigger(
         TriggerKeyError: no run can have an id with ``key``.
         UnknownScheduleError: there is no such schedule.
         NewerScheduleError: another version wrote it.
-        TriggerLimitError: too many keys within a day.
+        TriggerLimitError: too many keys within a day, or a program took the id.
         ScheduleChangesError: its definition changes all the time.
     """
     run_id = manual_run_id(schedule, key or os.urandom(8).hex())
@@ -193,6 +193,10 @@ def trigger(
         )
         if code is TriggerCode.UNKNOWN:
             raise UnknownScheduleError(schedule)
+        if code is TriggerCode.TAKEN:
+            raise TriggerLimitError(
+                f"run {run_id} was made by a program, not by schedule {schedule!r}: cancel it, or choose another key"
+            )
         if code is TriggerCode.CAPPED:
             raise TriggerLimitError(
                 f"schedule {schedule!r} was triggered with {KEYED_MAX} keys within a day; leave the key out"

@@ -26,6 +26,7 @@ from supervisor.roles.scheduler.fenced_client import FencedClient, ask_split
 from supervisor.roles.scheduler.fire_items import DecisionTime, DueSchedule, advanced, items
 from supervisor.roles.scheduler.prefetcher import Prefetcher
 from supervisor.store.schedules.fire import Schedules
+from supervisor.store.schedules.reads import TAKEN
 from supervisor.store.wire.fire import NOTHING, FireCode, FireItem, FireReply, FireResult, What
 
 BYTES_MAX = 512 * 1024  # of the runs of one batch, which must get through within the time of a call
@@ -280,7 +281,10 @@ class FireDispatcher:
                 halted.add(item.schedule)
             elif code is FireCode.DUP and item.schedule in halted:
                 continue  # nobody has decided it: the one before it was not either
-            decided.append(Decided(item, code, reply.now_ms - item.nominal_ms - item.delay_ms))
+            told = item
+            if code is FireCode.MISSED and item.run is not NOTHING:  # another run has its id
+                told = item._replace(missed=item.missed + 1, why=item.why + TAKEN)
+            decided.append(Decided(told, code, reply.now_ms - item.nominal_ms - item.delay_ms))
         self._client.report("fires", decided=decided)
         own = {(item.schedule, item.new_mark_ms) for item in batch}
         doubtful = sum(

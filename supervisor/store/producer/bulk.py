@@ -43,7 +43,7 @@ class Totals:
     """Not enqueued: an unfinished run holds their unique key."""
 
     taken: int = 0
-    """Not enqueued: their id is that of another job's run, or has other arguments."""
+    """Not enqueued: their id is that of another job's run, or of a schedule's, or has other arguments."""
 
     @property
     def done(self) -> int:
@@ -158,7 +158,7 @@ class BatchStream:
         self.totals.new += new
         self.totals.present += digits.count(b"0")
         self.totals.duplicates += digits.count(b"2")
-        self.totals.taken += digits.count(b"4")
+        self.totals.taken += digits.count(b"4") + digits.count(b"5")
         if refused:  # and nothing new after it
             self.fault, self._is_over = QueueFullError(self.job.template.queue), True
             self._pulled, self._next = [], None

@@ -181,7 +181,7 @@ def enqueue(job: JobRef, args: Args | None = None, **options: Unpack[EnqueueOpti
         ArgumentsError: the arguments do not fit the job.
         PayloadTooLargeError: the run would be larger than 64 KiB.
         QueueFullError: as many runs wait in its queue as ``queues.length_max`` allows.
-        RunIdTakenError: the ``run_id`` is that of another job's run, or has other arguments.
+        RunIdTakenError: the ``run_id`` is that of another job's run, or of a schedule's, or has other arguments.
         StoreUnavailableError: Redis did not answer; whether it enqueued is not known. Calling again
             with a ``run_id`` of your own cannot enqueue it twice while the run is unfinished or dead.
     """

@@ -147,7 +147,7 @@ class Producer:
 
         Raises:
             QueueFullError: as many runs wait in its queue as ``queues.length_max`` allows.
-            RunIdTakenError: the ``run_id`` is that of another job's run, or has other arguments.
+            RunIdTakenError: the ``run_id`` is that of another job's run, or of a schedule's, or has other arguments.
         """
         run: PackedRun = drive(self._prepared(job, partial(self._packed, job, args, **options)), self._ask)
         nonce, is_chosen = self._entropy(16).hex(), options.get("run_id") is not None
@@ -220,7 +220,7 @@ class Producer:
         if enqueued.is_full:
             raise QueueFullError(run.queue)
         if enqueued.is_taken:
-            raise RunIdTakenError(enqueued.run_id, run.queue)
+            raise RunIdTakenError(enqueued.run_id, run.queue, schedule=enqueued.schedule)
         if enqueued.is_new and run.template is not None:
             self._on_enqueued(run.template, 1)
         return enqueued

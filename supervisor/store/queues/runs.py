@@ -10,6 +10,7 @@ Does not guarantee
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -49,7 +50,8 @@ class Enqueued(NamedTuple):
     is_new: bool
     is_duplicate: bool = False  # refused, because another unfinished run holds its unique key
     is_full: bool = False  # refused, because as many runs wait in its queue as may
-    is_taken: bool = False  # refused, because its id is that of another job's run, or has other arguments
+    is_taken: bool = False  # refused: its id is that of a schedule's or another job's run, or has other arguments
+    schedule: str = ""  # the one whose ids begin so
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +232,13 @@ def _enqueued(ids: Sequence[str], reply: bytes) -> list[Enqueued]:
     return [
         Enqueued(next(left), is_new=False, is_duplicate=True)
         if digit == "2"
-        else Enqueued(run_id, is_new=digit == "1", is_full=digit == "3", is_taken=digit == "4")
+        else Enqueued(
+            run_id,
+            is_new=digit == "1",
+            is_full=digit == "3",
+            is_taken=digit in {"4", "5"},
+            schedule=re.split("[@!]", run_id)[0] if digit == "5" else "",
+        )
         for run_id, digit in zip(ids, digits, strict=True)
     ]
 

@@ -55,6 +55,7 @@ class TriggerCode(StrEnum):
 
     TRIGGERED = "TRIGGERED"
     DUPLICATE = "DUPLICATE"  # this run was enqueued before
+    TAKEN = "TAKEN"  # a run that the schedule did not make has its id
     SKIPPED = "SKIPPED"  # an earlier run is unfinished, and it was asked to heed that
     CAPPED = "CAPPED"  # KEYED_MAX runs of the schedule are remembered
     STALE = "STALE"  # the definition changed: make the run anew

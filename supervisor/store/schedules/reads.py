@@ -45,11 +45,13 @@ MEANINGS = {
     "M": "missed",
 }
 LOST = "l"
+TAKEN = "t"
 REASONS = {
     "p": "policy",
     "w": "window",
     "c": "cap",
     LOST: "data_loss",
+    TAKEN: "id_taken",
     **{letter: hook for hook, letter in checks.LETTERS.items()},
 }
 LATE_MS = 2**53 - 1

@@ -23,7 +23,8 @@ SCHEDULE_LATENESS_SECONDS = Histogram(
 MISSED = Counter(
     "tenure_schedule_missed_total",
     "Due times that passed without a run, by reason: policy, window or cap (catchup_window, max_catchup), joined by +; "
-    "the check that kept it back; or data_loss: Redis lost its data, and nobody knows whether they ran.",
+    "the check that kept it back; id_taken: a program's run has its id; or data_loss: Redis lost its data, and nobody "
+    "knows whether they ran.",
     ["reason"],
 )
 SCHEDULES = Gauge(

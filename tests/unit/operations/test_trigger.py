@@ -79,6 +79,7 @@ def test_a_schedule_that_changes_is_read_again_ten_times_at_either_door(door: Do
         ([stored(), TriggerCode.UNKNOWN], UnknownScheduleError, 404),  # deleted after it was read
         ([stored(b'{"id": 7}')], NewerScheduleError, 409),
         ([stored(), TriggerCode.CAPPED], TriggerLimitError, 409),
+        ([stored(), TriggerCode.TAKEN], TriggerLimitError, 409),
     ],
 )
 def test_a_refused_trigger_says_why(door: Door, replies: list[Any], kind: type[TenureError], status: int) -> None:

@@ -222,7 +222,7 @@ local function take(open, class, list, limit)
     for _, id in ipairs(plan.gone) do
       t.count(queue, 'cancelled')
       redis.call('HDEL', keys.data(queue), id)
-      forget(queue, '', id)
+      forget(queue, nil, id)
     end
     for _, n in ipairs(plan.over) do
       supersede(queue, ids[n], plan.data[n])

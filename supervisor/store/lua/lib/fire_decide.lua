@@ -91,6 +91,15 @@ local function overlapping(n, item, policy)
   return 'SKIPPED'
 end
 
+-- Whether a run that its schedule did not make has the id of this one. Then it passes without a run, and counts as missed:
+-- `t`, taken. Its own, of an earlier call, is fired.
+local function is_taken(item)
+  local data = item.group and item.group.known[item.id]
+  if type(data) ~= 'string' or schedule_of(item.id, data) == item.name then return false end
+  item.missed, item.why = whole(tonumber(item.missed) + 1), item.why .. 't'
+  return true
+end
+
 -- Take the first that waits out of the buffer, and decide it by the policy as it is now.
 local function waiting(n, item, policy)
   local what, key, how = item.what, keys.schedule_buffer(item.name), policy.overlap
@@ -107,6 +116,8 @@ local function waiting(n, item, policy)
     if code == 'HELD' then return code end
   elseif policy.runs and numbers[1] >= policy.runs then
     code = 'COMPLETED'
+  elseif is_taken(item) then
+    code, item.mark = 'MISSED', whole(math.max(tonumber(item.nominal) - 1, 0))
   elseif how == 'cancel_other' and redis.call('LLEN', key) > 1 then
     code = 'REPLACED'
   elseif how ~= 'allow' and #live(n) >= policy.running then
@@ -216,7 +227,7 @@ local function due(n, item, policy)
     complete(n, policy)
     return 'COMPLETED'
   end
-  local code = item.what == 'missed' and 'MISSED' or overlapping(n, item, policy)
+  local code = (item.what == 'missed' or is_taken(item)) and 'MISSED' or overlapping(n, item, policy)
   marks[n] = item.new_mark
   wanted[n] = item.next
   if code == 'FIRED' then
@@ -240,7 +251,7 @@ local function initial(n, item, policy)
   local numbers = state_numbers(state(n))
   if numbers[12] == 1 then return 'DUP' end
   numbers[12] = 1
-  if item.missed ~= '0' then
+  if item.missed ~= '0' or is_taken(item) then
     item.mark = item.nominal -- of no due time, and none before it is decided by this
     note(n, item, 'MISSED')
     return 'MISSED'

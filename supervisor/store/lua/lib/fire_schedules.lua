@@ -152,7 +152,7 @@ local function read_schedules(current, skew_ms, asked_ms)
   for _, group in ipairs(groups) do
     verify(group.queue)
     for k, data in ipairs(redis.call('HMGET', keys.data(group.queue), unpack(group.ids))) do
-      group.known[group.ids[k]] = data and true or nil
+      group.known[group.ids[k]] = data or nil
     end
   end
 end

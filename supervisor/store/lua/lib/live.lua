@@ -1,5 +1,5 @@
 -- Library: unfinished runs of a schedule, what the end of one causes there, and the numbers of a schedule's state.
--- Includes  queue
+-- Includes  limits
 -- Those of `lines`, a queue and an id each, that are unfinished runs: what is gone or dead holds nothing up.
 local function unfinished_of(lines)
   local found = {}
@@ -11,6 +11,14 @@ local function unfinished_of(lines)
     end
   end
   return found
+end
+
+-- The schedule that made a run, as its envelope says: its id may be anybody's choice. Empty: none; nil: it cannot be read.
+local function schedule_of(id, data)
+  if not string.find(id, '[@!]') then return '' end -- most runs
+  local template, envelope = template_of(data or '')
+  local schedule = envelope['schedule']
+  return next(template) and (type(schedule) == 'string' and schedule or '') or nil
 end
 
 -- When a pause ends by itself; nil: not.
@@ -230,16 +238,13 @@ local function keep_promise(schedule, id)
   expected_put(schedule, of)
 end
 
--- A run of `schedule` ended: its next one may start. The schedule follows from the id when it is not given. Of the
--- outcomes, ok and dead say something about the job. Like history, what this causes never stops the end itself.
+-- A run ended: the next one of its `schedule` may start. Empty: it is no schedule's, whatever its id, which callers choose. nil:
+-- its envelope is gone, and the schedule follows from the id (see schedule_of). Of the outcomes, ok and dead say something
+-- about the job. Like history, what this causes never stops the end itself.
 local function live_remove(schedule, id, outcome)
-  if schedule == '' and not string.find(id, '[@!]') then
-    return -- no schedule's: most runs
-  end
+  schedule = schedule or string.match(id, '^([^@!]+)[@!]') or ''
+  if schedule == '' then return end -- most runs
   local own = string.match(id, '^([^@!#]+)@%d+$') or string.match(id, '^([^@!]+)!initial$')
-  if schedule == '' then
-    schedule = string.match(id, '^([^@!]+)[@!]') or ''
-  end
   local lines, former
   lines, schedule, former = live_lines(schedule)
   if outcome == 'ok' and string.find(id, '^[^@!]+[@!][^/]*$') then -- no child

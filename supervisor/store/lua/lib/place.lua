@@ -212,6 +212,6 @@ local function end_now(queue, cap, id, data, what, note, token)
   erase(queue, id)
   leave_line(queue, id, data)
   end_limits(queue, id, what)
-  live_remove('', id, what)
+  live_remove(schedule_of(id, data), id, what)
   count_add(queue, what, 1)
 end

@@ -218,7 +218,7 @@ end
 
 -- A run ended, and leaves runs that are counted from now on, counts, errors, and runs that wait for the end of all:
 -- `left_behind` as its worker sent it. A run that leaves no other has no tally where another one counts it.
-local function tally_open(id, has_children, left_behind)
+local function tally_open(id, has_children, left_behind, schedule)
   local key, above, keep = keys.tally(id), tallies.above[id], tonumber(left_behind.keep) or 86400000
   local counter, follow = id, left_behind['then'] or {}
   if left_behind.steps then
@@ -237,9 +237,9 @@ local function tally_open(id, has_children, left_behind)
       redis.call('HSET', key, 'up', above)
     end
     redis.call('PEXPIRE', key, TALLY_UNFINISHED_MS)
-    local _, schedule = live_lines(string.match(id, '^([^@!#]+)@%d+$') or '')
-    if has_children and redis.call('HEXISTS', keys.schedule_after, schedule) == 1 then
-      redis.call('HSET', key, 'after', schedule)
+    local _, followed = live_lines(schedule ~= '' and string.match(id, '^([^@!#]+)@%d+$') or '')
+    if has_children and redis.call('HEXISTS', keys.schedule_after, followed) == 1 then
+      redis.call('HSET', key, 'after', followed)
     end
     tally_add(id, 'left', 0) -- it may be complete at once
     local last = #follow > 0 and raise(key, 'thens', 0, #follow)

@@ -115,7 +115,7 @@ local function finish(queue, id, outcome, attempt, more, data, att, kept)
       redis.call('SET', keys.result(id), more.payload, 'PX', more.ttl)
     end
     if more.children > 0 or (more.left_behind and outcome == 'ok') then
-      pcall(tally_open, id, more.children > 0, more.left_behind or {})
+      pcall(tally_open, id, more.children > 0, more.left_behind or {}, more.schedule)
     end
     for child = more.first_child, more.first_child + more.children - 1 do
       beget(id, t.first_child + child * CHILD)
@@ -156,7 +156,7 @@ local function finish(queue, id, outcome, attempt, more, data, att, kept)
     if more.left_behind and tallies.above[id] then -- why it failed, but not what it counted
       pcall(tally_open, id, false, { errors = more.left_behind.errors })
     end
-    live_remove(more.schedule, id, 'dead')
+    live_remove(more.schedule ~= '' and more.schedule or schedule_of(id, data), id, 'dead') -- unreadable: by its id
     return 'dead'
   end
   push(kept.att, id, charged)

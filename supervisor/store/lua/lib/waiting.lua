@@ -65,7 +65,7 @@ local function promote(queue, now)
   end
   if #gone > 0 and not read('HLEN', keys.err(queue)) then return false end
   for _, id in ipairs(gone) do
-    forget(queue, '', id)
+    forget(queue, nil, id)
   end
   for _, n in ipairs(newer) do
     replace_older(queue, due[n], data[n])
@@ -98,7 +98,7 @@ local function supersede(queue, id, data)
   redis.call('HDEL', keys.blocked(queue), id)
   erase(queue, id)
   end_limits(queue, id, 'replaced')
-  live_remove('', id, 'replaced')
+  live_remove(schedule_of(id, data), id, 'replaced')
   history_add(queue, t.history, id, 'replaced', job_of(data), 'a newer run took its place before it began', t.now)
   t.count(queue, 'replaced')
 end
@@ -165,7 +165,7 @@ local function wake(open)
           held, left = held + 1, left - (kind == t.letter and 1 or 0)
         elseif is_waiting then
           t.count(queue, 'cancelled')
-          forget(queue, '', id)
+          forget(queue, nil, id)
         end
       end
     end

@@ -9,7 +9,8 @@
 --
 -- Returns  one digit for each run: 1 new, 0 its id was there or is remembered, 2 refused, because another unfinished run holds its unique
 --          key, 3 refused, because as many runs wait in its queue as may (length_max), and so for all new ones after it,
---          4 refused, because its id is that of a run of another job, or with other arguments; then, each on a line of its own, the ids of those holders of unique keys. A repeated nonce gets the first reply again,
+--          4 refused, because its id is that of a run of another job, or with other arguments, 5 refused, because its id would be
+--          one of a schedule's runs; then, each on a line of its own, the ids of those holders of unique keys. A repeated nonce gets the first reply again,
 --          also when the runs have ended since.
 local is_remembered = memory_ms ~= '0'
 local FIELDS, MEMORY_MS = is_remembered and 5 or 4, 600000
@@ -65,6 +66,16 @@ local function is_taken(claim, content, known, data)
   return known and job_of(known) ~= job_of(data)
 end
 
+-- Whether an id that a caller chose is in the form of those that a schedule gives its runs. It is asked once for each name.
+local names = {}
+local function is_of_schedule(id)
+  local name = string.match(id, '^([^@!]+)[@!]')
+  if name and names[name] == nil then
+    names[name] = redis.pcall('HEXISTS', keys.schedule_def, name) == 1 -- a key of another type defines none
+  end
+  return name and names[name]
+end
+
 local now = now_ms()
 local digits, holders = {}, {}
 for _, of in ipairs(order) do
@@ -74,7 +85,9 @@ for _, of in ipairs(order) do
     local claim = is_remembered and redis.pcall('GET', of.ran[n])
     claim = type(claim) == 'string' and claim -- a key of another type claims nothing
     local is_new = not known[n] and not seen[id] and not claim
-    if is_new and new >= of.room then
+    if is_new and is_remembered and is_of_schedule(id) then
+      digit = '5'
+    elseif is_new and new >= of.room then
       digit = '3'
     elseif is_remembered and is_taken(claim, ARGV[i + 4], known[n], data) then
       digit = '4'

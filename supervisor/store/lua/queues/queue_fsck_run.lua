@@ -78,7 +78,7 @@ end
 local function put_back(id, data)
   if is_once(data) then
     give_up(queue, id, now, dead_cap, '{"reason":"lost","detail":"found in no place"}')
-    live_remove('', id, 'dead')
+    live_remove(schedule_of(id, data), id, 'dead')
     return 'dead'
   else
     put_at_head(id, data)
@@ -198,7 +198,7 @@ local function verify_fence(id, data, token)
     redis.call('HSET', keys.att(queue), id, whole(attempts) .. ',' .. whole(crashes) .. ',' .. whole(interrupts + 1))
     return nil, put_back(id, data)
   end
-  forget(queue, '', id)
+  forget(queue, nil, id)
   return nil
 end
 
@@ -224,7 +224,7 @@ local function verify(id)
         drop_entries(id, entry[1], entry[2])
       end
       give_up(queue, id, now, dead_cap, '{"reason":"unreadable","detail":"its data does not begin as it must"}')
-      live_remove('', id, 'dead')
+      live_remove(schedule_of(id, data), id, 'dead')
     end
     return
   end

@@ -96,7 +96,7 @@ for n, id in ipairs(ids) do
     moved = moved + 1
   elseif not data and not skipped[n] and not is_waiting then -- it was cancelled
     redis.call('ZREM', keys.later(queue), id)
-    forget(queue, '', id)
+    forget(queue, nil, id)
   end
 end
 if moved > 0 then

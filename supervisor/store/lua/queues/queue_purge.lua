@@ -53,7 +53,7 @@ if part == 'later' then
       if data then
         finish(ids[n], data)
       else
-        forget(queue, '', ids[n])
+        forget(queue, nil, ids[n])
       end
     end
   end
@@ -69,7 +69,7 @@ if job == '' then
     if data and places[n] then
       finish(id, data)
     elseif not skipped[n] and not data and not is_waiting then -- it was cancelled
-      forget(queue, '', id)
+      forget(queue, nil, id)
     end
   end
   return { #ids < count and '' or '0', #ids, ended }

@@ -28,7 +28,8 @@
 --          BUFFERED   the same, and this nominal time waits for one of them to end
 --          DROPPED    the same, and the buffer is full; or what waited was too old
 --          REPLACED   what waited gave way to a newer nominal time
---          MISSED     decided: the watermark advanced, nothing was to be enqueued
+--          MISSED     decided: the watermark advanced, nothing was to be enqueued; or, of another item than missed, a run that
+--                     its schedule did not make has its id
 --          COMPLETED  it had all the runs it may have; it is out of the plan
 --          HELD       what waits must go on waiting; nothing written
 --          DUP        the watermark, or what waits, is not what the caller saw; nothing written. A watermark equal to the

@@ -16,6 +16,7 @@
 --          TRIGGERED  enqueued; or it ended at once, recorded as a duplicate: another run holds its unique key
 --          DUPLICATE  this run was enqueued before, and is remembered, unfinished or dead; nothing written. A repeated
 --                     call answers so
+--          TAKEN      a run that the schedule did not make has this id; nothing written
 --          SKIPPED    an earlier run is unfinished; nothing written
 --          CAPPED     the schedule was triggered too often within a day; nothing written
 --          STALE      the definition changed; nothing written, make the run anew
@@ -28,8 +29,9 @@ end
 check_plan()
 check_types(queue, string.sub(data, 1, 3))
 local now = now_ms()
-if has_run(run) or redis.call('HEXISTS', keys.data(queue), run) == 1 then
-  return { 'DUPLICATE', whole(now) }
+local is_known, held = has_run(run), redis.call('HGET', keys.data(queue), run)
+if is_known or held then
+  return { (is_known or schedule_of(run, held) == schedule) and 'DUPLICATE' or 'TAKEN', whole(now) }
 end
 local record = redis.call('HGET', keys.schedule_def, schedule)
 if not record then return { 'UNKNOWN', whole(now) } end

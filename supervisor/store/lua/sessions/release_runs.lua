@@ -64,7 +64,7 @@ local function kill(queue, id, attempt, data, reason)
   local err = cjson.encode({ reason = reason, session = session, attempt = natural(attempt) or 0, at_ms = whole(now),
     detail = detail ~= '' and detail or nil })
   give_up(queue, id, now, dead_cap, err)
-  live_remove('', id, 'dead')
+  live_remove(schedule_of(id, data), id, 'dead')
   count_add(queue, 'dead', 1)
   tell(queue, id, reason, attempt, data)
   return reason
@@ -132,7 +132,7 @@ for i = #ARGV - FIELDS + 1, FIRST, -FIELDS do -- backwards: the head keeps their
     reply[1] = reply[1] + 1
     if data and is_cancelled(queue, id, token) then
       redis.call('HDEL', keys.data(queue), id)
-      forget(queue, '', id)
+      forget(queue, schedule_of(id, data), id)
       count_add(queue, 'cancelled', 1)
       note(queue, id, 'cancelled', attempt, fetched, (template_of(data)))
       tell(queue, id, 'cancelled', attempt, data)
@@ -144,7 +144,7 @@ for i = #ARGV - FIELDS + 1, FIRST, -FIELDS do -- backwards: the head keeps their
         note(queue, id, ended, attempt, fetched, template)
       end
     else
-      forget(queue, '', id)
+      forget(queue, nil, id)
       count_add(queue, 'cancelled', 1)
     end
   end

@@ -33,7 +33,7 @@ from supervisor.store.queues.sessions import Sessions
 from supervisor.store.schedules.fire import Schedules
 from supervisor.store.wire.envelope import pack
 from tenure import Run
-from tenure.errors import RunTimeoutError
+from tenure.errors import RunIdTakenError, RunTimeoutError
 from tests.integration.store.fanout.test_store_tallies import child, end, follow
 from tests.integration.store.limits.limit_checks import limited, rated, unique
 from tests.kit.builders import envelope
@@ -152,7 +152,7 @@ def counted(tree: Store, *more: str) -> Queues:
     (fetched,) = tree.run(turn(seq=1, want=1)).runs
     ack = end("p", Outcome.OK, child("p", "a"), attempt=fetched.attempt, keep=60_000, then=[follow("p>next")])
     tree.run(turn(seq=2, want=0, acks=[structs.replace(ack, fetched_ms=fetched.fetched_ms)]))
-    put = [envelope(FIRED), *map(envelope, more)]
+    put = [structs.replace(envelope(FIRED), schedule="s"), *map(envelope, more)]
     tree.run(queues.enqueue(envelopes=put, delays_ms=[0] * len(put), nonce="m"))
     told = f"return redis.call('HSET', KEYS[1], 's', 'default {FIRED}')"
     tree.command("EVAL", told, "1", f"{KEYS.prefix}schedule:live")
@@ -176,6 +176,20 @@ def test_a_producer_ends_no_run_whose_end_others_must_learn_of(users: Users) -> 
     tree.run(QueueControl(KEYS).cancel([("", "p/a", ""), ("", FIRED, "")], by="operator"))
     assert tree.run(Tallies(KEYS).read("p")).left == 0
     assert tree.run(queues.show("p>next")).state == "queued"
+
+
+def test_a_producer_takes_no_id_of_a_schedules_run(users: Users) -> None:
+    """It may read which schedules there are, and a fire whose id another run has does not happen."""
+    tree = users.store("tree")
+    card = JobCard(template=Template(job="mail", kind=Kind.ASYNC))
+    tree.run(Sessions(KEYS).publish_jobs({"mail": msgspec.json.encode(card).decode()}))
+    tree.command("EVAL", "return redis.call('HSET', KEYS[1], 's', '1')", "1", f"{KEYS.prefix}schedule:def")
+    producer = Producer(users.settings("producer"), cluster="roles")
+    try:
+        with pytest.raises(RunIdTakenError, match=r"by schedule s, whose runs are s@… and s!…"):
+            producer.enqueue("mail", run_id=FIRED, queue="elsewhere", delay="366d")
+    finally:
+        producer.close()
 
 
 @pytest.mark.parametrize(("what", "job"), [("purge", ""), ("purge", "tests.noop"), ("move", "")])

@@ -102,12 +102,12 @@ def test_the_end_of_a_run_takes_its_own_line_out_of_thousands(world: StoreCalls)
     crowd = [f"default s@{n}" for n in range(10_000, 30_000)]
     world.raw.hset(live, "s", "\n".join([*(f"default {run_id}" for run_id in ids[:4]), *crowd, "default s@2"]))
     for n, run_id in enumerate(ids, 1):
-        world.ack("w", run_id)
+        world.ack("w", run_id, schedule="s")
         left = [f"default {other}" for other in ids[n:4]] + crowd + ["default s@2"] * (n < 5)
         assert world.raw.hget(live, "s") == "\n".join(left).encode()
 
     world.enqueue(envelope("s@7"))
     world.fetch("w")
     world.raw.hset(live, "s", "default s@7")
-    world.ack("w", "s@7")
+    world.ack("w", "s@7", schedule="s")
     assert not world.raw.hexists(live, "s")

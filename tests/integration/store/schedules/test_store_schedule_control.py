@@ -12,7 +12,7 @@ from supervisor.core.schedules.manual_runs import MANUAL, TriggerKeyError, extra
 from supervisor.store.schedules.control import Control, PauseCode, ResumeCode, TriggerCode
 from supervisor.store.schedules.definitions import Change, Definitions
 from supervisor.store.schedules.reads import Inspection, Pause, Views
-from tests.kit.builders import StoreCalls, schedule
+from tests.kit.builders import StoreCalls, envelope, schedule
 from tests.kit.servers import on_both
 
 
@@ -230,6 +230,13 @@ def test_the_same_key_is_the_same_run_for_a_day(desk: ControlledSchedule) -> Non
     assert desk.world.state("a!manual!k1") != "queued"
     assert 0 < desk.world.raw.pttl(desk.world.keys.ran("a!manual!k1")) <= 24 * 3_600_000
     assert desk.trigger("k2", revision=2) is TriggerCode.TRIGGERED
+
+
+def test_a_key_whose_id_another_run_has_is_refused(desk: ControlledSchedule) -> None:
+    """A program took it: nothing of the schedule would run, and that run is not its."""
+    desk.world.enqueue(envelope("a!manual!k1"))
+    assert desk.trigger("k1") is TriggerCode.TAKEN
+    assert desk.trigger("k2") is TriggerCode.TRIGGERED
 
 
 def test_a_key_whose_run_is_dead_or_unfinished_stays_the_same_run(desk: ControlledSchedule) -> None:
