@@ -15,7 +15,7 @@ SKEW_MS_MAX = 500
 """Further apart is skewed; ``fire`` refuses what is further ahead."""
 
 ROUND_TRIP_NS_MAX = 500 * MILLISECOND_NS
-"""Half a round trip is the error of a measurement; a slower answer measures nothing."""
+"""Half a round trip is the error of a measurement; a slower answer only bounds the skew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,10 @@ class Skew:
             round_trip_ns: from the question to after ``wall_ms`` was read.
         """
         assert round_trip_ns >= 0
-        if round_trip_ns > ROUND_TRIP_NS_MAX:
-            return self
-        ms = wall_ms - redis_ms - round_trip_ns // (2 * MILLISECOND_NS)
+        most_ms, round_trip_ms = wall_ms - redis_ms, round_trip_ns // MILLISECOND_NS
+        ms = most_ms - round_trip_ms // 2
+        if round_trip_ns > ROUND_TRIP_NS_MAX:  # Redis read its clock at some time between: what is known may be true
+            ms = min(max(self.ms, most_ms - round_trip_ms), most_ms)
         # Once over, it must come well below, so that one that is near the limit is not told of every second.
         return Skew(ms, abs(ms) > (SKEW_MS_MAX // 2 if self.is_over else SKEW_MS_MAX))
 

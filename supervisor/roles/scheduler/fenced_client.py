@@ -17,6 +17,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from supervisor.clock import Clock
 from supervisor.core.cron.zones import SECOND_MAX
 from supervisor.core.effects import Call, Reporter, RunScript, Sleep, Steps
+from supervisor.core.election.clock_skew import SKEW_MS_MAX
 from supervisor.core.election.lease import Term, retry_delay_ns
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError, TenureError
 from supervisor.core.supervision.scoreboard import Board
@@ -55,6 +56,14 @@ class FencedClient:
     def __post_init__(self) -> None:
         self._refused_since_ns: dict[str, int] = {}  # by script; until it is answered again
         self._has_given_way = False  # for a refusal, since the last fire that Redis accepted
+
+    def now_ms(self) -> int:
+        """Return the wall clock's time; Redis' where it is so far ahead that ``fire`` refuses what is due by it.
+
+        The difference is of the latest renewal: a step of either clock is known at the next one.
+        """
+        ahead_ms = self.board.header.clock_skew_ms
+        return self.clock.wall_ms() - (ahead_ms if ahead_ms > SKEW_MS_MAX else 0)
 
     def ask(self, term: Term, call: Call[Any], meanwhile: Callable[[], None] | None = None) -> Steps[Any]:
         """Send ``call`` until it is answered, while ``term`` is trusted.

@@ -219,7 +219,7 @@ class FireDispatcher:
             whole: FireReply = answers[0].reply
             return whole
         decided: dict[str, list[FireResult]] = {}
-        now_ms = self._client.clock.wall_ms()
+        now_ms = self._client.now_ms()
         for asked, reply, error in answers:
             if error:
                 self._prefetcher.put_off([part[0].schedule for part in asked], error)

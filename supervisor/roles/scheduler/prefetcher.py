@@ -25,6 +25,7 @@ from supervisor.roles.scheduler.fenced_client import FencedClient, ask_split
 from supervisor.roles.scheduler.fire_items import DecisionTime, DueSchedule, Evaluation, evaluate, unusable
 from supervisor.roles.scheduler.schedule_cache import Catalogue, CompiledSchedule, Watermarks
 from supervisor.roles.scheduler.window import (
+    AHEAD_MS,
     NEVER_MS,
     PAGE,
     REFUSED_MS,
@@ -124,7 +125,7 @@ class Prefetcher:
 
     def put_off(self, schedules: Sequence[str], error: str, *, is_planned: bool = True) -> None:
         """Leave ``schedules`` alone for a minute: Redis refuses their runs, or if not ``is_planned``, their plan."""
-        now_ms = self._client.clock.wall_ms()
+        now_ms = self._client.now_ms()
         if new := self._put_off.add(schedules, now_ms, is_planned=is_planned):
             self._client.report("schedules_put_off", schedules=new[:NAMED_MAX], count=len(new), reason=error)
         for schedule in schedules:
@@ -143,6 +144,9 @@ class Prefetcher:
         """Return whether something is to be read now."""
         if self._client.clock.elapsed_ns() < self._refused_until_ns:
             return False
+        if self._cursor.covered[0] > moment.now_ms + AHEAD_MS + moment.grace_ms:
+            # The clock was set back. What was late by it was never read, and may be due only now.
+            self._cursor, self.window = DueCursor(), Window()
         for schedule in self._looks.due(moment.now_ms, PAGE):
             self.again(schedule)
         if self._cursor.is_asked or self._again or self._client.clock.elapsed_ns() >= self._reconcile_at_ns:
@@ -305,7 +309,7 @@ class Prefetcher:
             self._reports.planned(plan, evaluation.ready)
             self._take(plan.seen, plan.next_ms, evaluation.ready, moment)
         elif self._vain.is_one_more_enough(name):
-            self._looks.put(name, self._client.clock.wall_ms() + AGAIN_NS // MILLISECOND_NS)
+            self._looks.put(name, self._client.now_ms() + AGAIN_NS // MILLISECOND_NS)
         else:
             self.again(name)
 

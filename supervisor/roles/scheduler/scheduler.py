@@ -242,11 +242,11 @@ class Scheduler:
 
     def _moment(self) -> DecisionTime:
         doubtful_ms = max(self._client.board.header.doubtful_until_ms, self._prefetcher.marks.doubtful_until_ms)
-        return DecisionTime(self._clock.wall_ms(), 2 * self._lease_ms, doubtful_ms, begun=self._firing.begun)
+        return DecisionTime(self._client.now_ms(), 2 * self._lease_ms, doubtful_ms, begun=self._firing.begun)
 
     def _wake_ns(self) -> int:
         """Return when to look again. Timers may fire early and the wall clock may step, so look often."""
-        now_ns, now_ms = self._clock.elapsed_ns(), self._clock.wall_ms()
+        now_ns, now_ms = self._clock.elapsed_ns(), self._client.now_ms()
         wake_ns = min(now_ns + self.slice_ns, self._prefetcher.reconcile_at_ns, self._declaring.wake_ns)
         wake_ns = min(wake_ns, *(question.wake_ns for question in self._standing))
         due_ms = self._prefetcher.window.next_ms()

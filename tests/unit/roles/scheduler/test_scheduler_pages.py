@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
-from supervisor.core.effects import Watch
+from supervisor.core.effects import RunScript, Watch
 from supervisor.core.model import FIRE_BATCH_MAX, Exclusion, ScheduleDef
 from supervisor.core.units import MILLISECOND_NS
 from supervisor.roles.scheduler.prefetcher import AGAIN_NS
-from supervisor.roles.scheduler.window import AHEAD_MS, FIRST_PAGE, PAGE, VAIN_MAX
+from supervisor.roles.scheduler.window import AHEAD_MS, FIRST_PAGE, FORGOTTEN_MS, PAGE, VAIN_MAX
 from supervisor.store.schedules.fire import PlanCode
 from supervisor.store.wire.fire import FireCode
 from tests.unit.roles.scheduler.scheduler_stepper import START_MS, TICK, SchedulerStepper, Stored, serving
@@ -86,3 +87,15 @@ def test_a_plan_that_always_comes_too_late_keeps_nothing_else_waiting() -> None:
     bench.found((TICK, START_MS), score=-1)
     bench.planned(PlanCode.PLANNED)
     assert isinstance(bench.step, Watch)
+
+
+@pytest.mark.parametrize(("ahead_ms", "looks_ms"), [(-5000, -5000), (500, 500), (501, 0), (60_000, 0)])
+def test_a_clock_that_fire_would_refuse_is_not_the_one_that_counts(ahead_ms: int, looks_ms: int) -> None:
+    """By it everything soon is late: no more of the plan would be read while that waits for Redis' time."""
+    bench = SchedulerStepper()
+    bench.clock.wall_offset_ms = bench.board.header.clock_skew_ms = ahead_ms
+
+    bench.found()
+    bench.pass_ms(5000)
+    assert isinstance(bench.step, RunScript)
+    assert bench.step.call.args[2] == START_MS + 5000 + looks_ms - FORGOTTEN_MS
