@@ -22,20 +22,20 @@ with an empty file would otherwise silence all others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from types import MappingProxyType
 from typing import Any, TypeVar
-
-import msgspec
 
 from supervisor.clock import Clock
 from supervisor.core.effects import Call, Reporter, Steps
 from supervisor.core.election.lease import Term
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.model import ScheduleDef
-from supervisor.core.schedules.diff import ANCHORS, settled
+from supervisor.core.schedules.diff import settled
 from supervisor.core.units import MILLISECOND_NS, NEVER_NS
+from supervisor.roles.scheduler.anchors import settled_by
 from supervisor.roles.scheduler.fenced_client import ask_once
 from supervisor.settings.schedules.complete import schedules_digest
 from supervisor.store.keys import Keys
@@ -51,7 +51,7 @@ from supervisor.store.schedules.definitions import (
     with_followers,
 )
 from supervisor.store.schedules.reads import Record, RecordPage, Views, addition_of, change_of
-from supervisor.store.wire.definition import pack_definition, unpack_definition
+from supervisor.store.wire.definition import pack_definition
 
 TOLD_MAX = 20  # ids that are told by name
 RETRY_NS = 1000 * MILLISECOND_NS
@@ -118,6 +118,7 @@ class ConfigSync:
         report: Reporter,
         allow_empty: bool = False,
         show_life: Callable[[], None] = lambda: None,
+        stored: Mapping[str, bytes] = MappingProxyType({}),
     ) -> None:
         self._calls, self._views = Definitions(keys), Views(keys)
         self._definitions = definitions
@@ -125,6 +126,7 @@ class ConfigSync:
         self._clock = clock
         self._report = report
         self._show_life = show_life
+        self._stored = stored  # before Redis lost it
         self._places = {each.id: place for place, each in enumerate(definitions)}
         self._heirs = {each.renamed_from: each for each in definitions}
         self._is_idle = not definitions and not allow_empty
@@ -150,7 +152,7 @@ class ConfigSync:
         if self._is_idle or self._round.phase is SyncPhase.DONE:
             return False
         place = self._places.get(schedule)
-        return place is None or body != pack_definition(_settled(self._definitions[place], body, 0))
+        return place is None or body != pack_definition(settled_by(self._definitions[place], body, 0))
 
     def is_done(self, term: Term) -> bool:
         """Return whether nothing is left to do under ``term``, for now."""
@@ -216,7 +218,8 @@ class ConfigSync:
             self._meet(record, page.now_ms)
         now.cursor, now.now_ms, now.width = page.cursor, page.now_ms, min(BATCH_MAX, 2 * now.width)
         if now.cursor == "0":
-            missing = (settled(self._definitions[place], None, page.now_ms) for place in now.missing.values())
+            places, known = now.missing.items(), self._stored
+            missing = (settled_by(self._definitions[at], known.get(name, b""), page.now_ms) for name, at in places)
             now.differing += [now.renamed.get(each.id) or Change(definition=each) for each in missing]
             now.differing = with_followers(now.differing)
             now.phase = SyncPhase.END if now.clashes else SyncPhase.WRITE
@@ -235,7 +238,7 @@ class ConfigSync:
         if record.is_dynamic:
             now.clashes.append(record.id)
             return
-        definition = _settled(self._definitions[place], record.body, now_ms)
+        definition = settled_by(self._definitions[place], record.body, now_ms)
         if record.body != pack_definition(definition):
             self._show_life()
             now.differing.append(change_of(record, definition, now_ms=now_ms)[0])
@@ -337,14 +340,3 @@ _PHASES: dict[SyncPhase, Any] = {
     SyncPhase.REMOVE: ConfigSync._remove,  # noqa: SLF001
     SyncPhase.END: ConfigSync._end,  # noqa: SLF001
 }
-
-
-def _settled(declared: ScheduleDef, body: bytes, now_ms: int) -> ScheduleDef:
-    """Return ``declared`` with the time of its first sight from Redis; most do not depend on that."""
-    if declared.anchor not in ANCHORS:
-        return declared
-    try:
-        stored: ScheduleDef | None = unpack_definition(body)
-    except msgspec.DecodeError:
-        stored = None
-    return settled(declared, stored, now_ms)

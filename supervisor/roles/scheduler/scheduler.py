@@ -27,6 +27,7 @@ from supervisor.core.errors import FencedError
 from supervisor.core.model import ScheduleDef
 from supervisor.core.supervision.scoreboard import Board
 from supervisor.core.units import MILLISECOND_NS
+from supervisor.roles.scheduler.anchors import Anchors
 from supervisor.roles.scheduler.backfill import Backfills
 from supervisor.roles.scheduler.config_sync import ConfigSync
 from supervisor.roles.scheduler.fenced_client import Auditor, FencedClient, Lateness, TermOverError, TzdataUpdate, same
@@ -94,7 +95,9 @@ class Scheduler:
             is_outdated=lambda schedule, body: self._declaring.is_outdated(schedule, body),  # noqa: PLW0108 - replaced
         )
         self._auditor = Auditor(schedules, self._client, period_ns=self.audit_ns, again=self._prefetcher.again)
+        self._anchors = Anchors(schedules, self._client)
         self._standing = (
+            self._anchors,
             TzdataUpdate(schedules, self._client, zones_version, then=self._prefetcher.expect),
             Lateness(schedules, self._client, period_ns=self.lateness_ns),
             self._auditor,
@@ -110,6 +113,7 @@ class Scheduler:
     def redeclare(self, definitions: Sequence[ScheduleDef]) -> None:
         """Bring in another configuration from now on. Between two steps: a half-written set is compared anew."""
         self._definitions = definitions
+        self._anchors.declare(definitions)
         self._declaring = ConfigSync(
             self._schedules.keys,
             definitions,
@@ -118,6 +122,7 @@ class Scheduler:
             report=self._report,
             allow_empty=self._allow_empty,
             show_life=self._client.show_life,
+            stored=self._anchors.stored,
         )
 
     def run(self) -> Steps[None]:
@@ -159,7 +164,8 @@ class Scheduler:
         for question in self._standing:
             question.begin()
         try:
-            yield from self._prefetcher.marks.restore(term, self._definitions)  # before anything is defined anew
+            # Before anything is defined anew.
+            yield from self._prefetcher.marks.restore(term, self._anchors.settle(self._definitions))
             while True:
                 yield from self._client.await_trust(term)
                 if not (yield from self._work(term)):
@@ -229,6 +235,7 @@ class Scheduler:
         is_more: bool = yield from self._declaring.work(term)
         if self._declaring.is_done(term):
             self._prefetcher.expect()
+            self._anchors.expect()
         return is_more or self._declaring.is_done(term)
 
     def _notice_loss(self) -> None:
