@@ -39,8 +39,13 @@ local function fault(i)
   return nil
 end
 
-local function is_completed(id)
-  return counters(redis.call('HGET', keys.schedule_state, id) or '')[11] > 0
+-- Whether a schedule is completed by `max_runs` of this definition.
+local function is_spent(id, json)
+  local numbers = counters(redis.call('HGET', keys.schedule_state, id) or '')
+  if numbers[11] == 0 then return false end
+  local is_read, definition = pcall(cjson.decode, json)
+  local runs = is_read and type(definition) == 'table' and tonumber(definition['max_runs'])
+  return runs and numbers[1] >= runs
 end
 
 -- A schedule that exists begins with no run any more: who asks for one by an edit is too late.
@@ -181,7 +186,7 @@ local function define(i, set, now)
       keep_floor(id, old_json, FLOOR_MS)
     end
     retime(d, revision, now)
-  elseif revision and is_completed(id) then -- if this lets it go on, what was due meanwhile is not made up for
+  elseif revision and is_spent(id, old_json) then -- if this lets it go on, what was due meanwhile is not made up for
     redis.call('HSET', keys.schedule_mark, id, whole(math.max(mark_of(id), now)))
   end
   list_follower(id, old_json, json)

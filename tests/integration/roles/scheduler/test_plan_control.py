@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import msgspec
 import pytest
 
 from supervisor.core.model import Outcome
@@ -164,6 +167,31 @@ def test_an_edit_that_lets_a_completed_schedule_go_on_counts_from_its_moment_tho
         plan.leader.start_scheduler()
         plan.until(60)
         assert plan.fired() == [10, 30]
+
+
+@pytest.mark.parametrize("edit", [{"description": "weekly"}, {"max_runs": 8}])
+@pytest.mark.parametrize("is_led", [True, False])
+def test_a_further_edit_of_a_completed_schedule_that_is_to_go_on_takes_no_due_time_from_it(
+    edit: dict[str, Any], *, is_led: bool
+) -> None:
+    """It is completed until the leader has dealt with it: while nobody leads, and while it is paused."""
+    with planned(every(1000, "other")) as plan:
+        plan.upsert(first := every(10, missed="all", overlap="allow", on_resume="catchup", max_runs=1))
+        plan.until(14)
+        if is_led:
+            plan.run(plan.control.pause(["s"]))
+        else:
+            plan.leader.kill_scheduler()
+        plan.until(24)
+        plan.upsert(more := msgspec.structs.replace(first, max_runs=9))
+        plan.until(45)
+        plan.upsert(msgspec.structs.replace(more, **edit))
+        if is_led:
+            plan.run(plan.control.resume(["s"]))
+        else:
+            plan.leader.start_scheduler()
+        plan.until(58)
+        assert plan.fired() == [10, 30, 40, 50]
 
 
 def test_a_completed_dynamic_schedule_is_deleted_in_the_end() -> None:

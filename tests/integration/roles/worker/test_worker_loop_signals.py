@@ -6,21 +6,48 @@ import asyncio
 import multiprocessing
 import signal
 import sys
+from collections.abc import Callable
 
 import pytest
+import uvloop
 
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Kind
 from supervisor.core.supervision.states import ChildState
 from supervisor.roles import worker
+from supervisor.roles.worker.process.loop_signals import LoopSignals
+from supervisor.telemetry.run_context import current_run, enter_run
 from tenure import job
 from tests.integration.roles.worker.forked import fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit
 from tests.kit.servers import RealServer, Server, wait_until
 
-pytestmark = pytest.mark.server
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_a_signal_that_is_taken_back_at_the_end_of_a_run_is_handled_outside_of_it(run: Callable[..., None]) -> None:
+    """Else the drain of a worker names that run in the log. The handler that it had set is called as well."""
+    seen: list[object] = []
+    heard: list[int] = []
+
+    async def ending(signals: LoopSignals) -> None:
+        enter_run({"run": "one", "job": "serves"})
+        signal.signal(signal.SIGUSR2, lambda number, _frame: heard.append(number))
+        signals.take()
+
+    async def work() -> None:
+        signals = LoopSignals({signal.SIGUSR2: lambda: seen.append(current_run())})
+        await asyncio.create_task(ending(signals))
+        signal.raise_signal(signal.SIGUSR2)
+        while not seen:  # noqa: ASYNC110 - set by a callback
+            await asyncio.sleep(0.01)
+
+    before = signal.getsignal(signal.SIGUSR2)
+    run(work())
+    signal.signal(signal.SIGUSR2, before)
+    assert (seen, heard) == ([None], [signal.SIGUSR2])
 
 
+@pytest.mark.server
 @pytest.mark.parametrize("taken", ["by the loop", "by the process", "by a handler that exits"])
 def test_a_coroutine_that_handled_sigterm_for_a_while_leaves_the_stop_of_its_worker_as_it_was(
     real_server: RealServer, jobs: Registry, taken: str
