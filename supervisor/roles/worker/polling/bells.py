@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 
 class Bells:
@@ -34,6 +34,10 @@ class Bells:
     def audible(self) -> list[str]:
         """Return the bells to wait at."""
         return [bell for queue, bell in self._bells.items() if self._has_room(queue)]
+
+    def are_all(self, bells: Sequence[str]) -> bool:
+        """Return whether none is left out of ``bells``."""
+        return len(bells) == len(self._bells)
 
     def is_ours(self, rung: str) -> bool:
         """Return whether ``rung`` announces a run that could be taken now."""

@@ -289,7 +289,8 @@ class AsyncPool:
             bells = self._bells.audible()
             try:
                 # Without a free slot there is nothing to listen for until one is.
-                rung = await self._store.ring(bells, RING_S) if bells else None
+                wait_s = RING_S if self._bells.are_all(bells) else BEAT_S  # else until the share of a queue is free
+                rung = await self._store.ring(bells, wait_s) if bells else None
                 if rung is not None and not (self._want() > 0 and self._bells.is_ours(rung)):
                     # The slot was filled while it listened. Nobody else was told: let somebody who is free be.
                     await self._store.command("RPUSH", rung, "1")

@@ -108,6 +108,31 @@ async def test_a_queue_holds_its_share_of_the_slots_and_no_more(shop: WorkerKit)
     shop.assert_clean()
 
 
+async def test_a_run_of_a_queue_whose_share_was_used_up_is_not_left_waiting_once_it_is_free(
+    shop: WorkerKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worker began to listen without the bell of that queue."""
+    monkeypatch.setattr(async_pool, "RING_S", 600.0)
+    setup_pool(shop, Kind.ASYNC, concurrency=4, queues=("default", "other"), max_share={"default": 0.5})
+    finish = asyncio.Event()
+
+    @job("held")
+    async def held() -> None:
+        await finish.wait()
+
+    for _ in range(2):
+        shop.enqueue("held")
+    async with shop.worker() as pool:
+        await until(lambda: pool._runs.count == 2, what="both")
+        await asyncio.sleep(3 * async_pool.BEAT_S)  # it listens for the other queue alone
+        finish.set()
+        await until(lambda: shop.ended(2), what="their ends")
+        await asyncio.sleep(3 * async_pool.BEAT_S)
+        shop.enqueue("held")
+        await until(lambda: shop.ended(3), what="the third")
+    shop.assert_clean()
+
+
 async def test_a_bell_that_a_full_worker_hears_is_rung_for_the_others(
     shop: WorkerKit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
