@@ -11,7 +11,7 @@ local WEIGHTS = { [0] = 6, 3, 1 }
 
 -- What a run's limits say: 'go', 'full' with its place in the line of its rate, 'over' if a newer one takes its place, or 'early'
 -- with its time; nil if a foreign key is in the way.
-local function judge(open, id, of, is_retry, is_older, is_rated, came_us)
+local function judge(open, id, of, is_retry, is_older, is_rated, came_us, is_known)
   local queue = open.name
   local me = queue .. ' ' .. id
   if of.is_replacing and of.max == 1 then
@@ -21,9 +21,8 @@ local function judge(open, id, of, is_retry, is_older, is_rated, came_us)
     if its_id and newest ~= me and redis.pcall('HEXISTS', keys.data(its_queue), its_id) == 1 then return 'over' end
   end
   if of.concurrency and of.max then
-    local is_known = is_older or of.is_replacing
-    local place = not is_known and of.rate and read('ZSCORE', keys.rate(queue, t.letter, of.rate), id)
-    local is_free = has_slot(open, of, me, not (is_known or place))
+    local place = not (is_known or of.is_replacing) and of.rate and read('ZSCORE', keys.rate(queue, t.letter, of.rate), id)
+    local is_free = has_slot(open, of, me, not (is_older or of.is_replacing or place))
     if not is_free then return is_free == false and 'full' or nil, place end
   end
   if of.rate and is_rated then
@@ -65,15 +64,15 @@ local function decide(open, ids, skip, most, is_suspect)
       local of = limits_in(header)
       local is_retry = charges(att[n]) > 0 and not has_asked(queue, id) -- it is older than what waits
       local came_us = came_at(att[n])
-      local is_older = is_suspect or is_retry or t.woken[queue .. ' ' .. id] or att[n] == WAITED or came_us
-        or of.is_replacing and att[n] -- tried again: no newer than who runs
-      verdict, due = judge(open, id, of, is_retry, is_older, not is_suspect, came_us) -- a suspect has had its start
+      local is_known = is_suspect or is_retry or t.woken[queue .. ' ' .. id] or came_us
+      local is_older = is_known or att[n] == WAITED or of.is_replacing and att[n] -- tried again: no newer than who runs
+      verdict, due = judge(open, id, of, is_retry, is_older, not is_suspect, came_us, is_known) -- a suspect has had its start
       if not verdict then
         return nil
       elseif verdict == 'full' then
         if due then -- since when it is in the line of its rate, which it leaves
           came_us = math.max(math.min(tonumber(due), t.now_us), 0)
-          if not att[n] then
+          if not att[n] or att[n] == WAITED then
             plan.known[#plan.known + 1] = id -- it has its age from here on, wherever it waits
             plan.known[#plan.known + 1] = WAITED .. ',' .. whole(came_us)
           end

@@ -197,18 +197,26 @@ end
 -- Put runs from the line of a rate among those that wait for a slot, behind those that are as old. Of these those are known that
 -- came from the line too, or failed; whoever waits since its first turn is newer.
 local function wait_by_age(queue, wait, ids, came)
-  local first = read('LRANGE', wait, 0, LOOK_MAX - 1)
-  if not first then return nil end
+  local first, seen, long = {}, 0, 0
+  repeat -- by pages: an id may have any length, and those that are none of ours go, or each turn would read them again
+    local most = math.min(math.max(2 * seen, STEP_MIN), LOOK_MAX)
+    local page = read('LRANGE', wait, seen, most - 1)
+    if not page then return nil end
+    for _, id in ipairs(page) do
+      long, first[#first + 1] = long + (#id > MEMBER_MAX and 1 or 0), #id <= MEMBER_MAX and id or nil
+    end
+    seen = seen + #page
+  until seen < most or long > 0 or seen == LOOK_MAX
   cut_repeated(keys.att(queue), first)
   local att, ages, is_retry = #first > 0 and read('HMGET', keys.att(queue), unpack(first)) or {}, {}, true
   for n = 1, #first do
     if #(att[n] or '') > MEMBER_MAX then
-      short(keys.att(queue), first[n]) -- each turn would read it again
+      redis.call('HDEL', keys.att(queue), first[n]) -- it charges nothing, and each turn would read it again
     end
     is_retry = is_retry and charges(att[n]) > 0
     ages[n] = is_retry and 0 or came_at(att[n]) or math.huge
   end
-  local last = 0
+  local last = long > 0 and #first or 0
   for _, id in ipairs(ids) do
     local place = 1
     for n, age in ipairs(ages) do
@@ -218,7 +226,7 @@ local function wait_by_age(queue, wait, ids, came)
     table.insert(ages, place, came[id])
     last = math.max(last + 1, place)
   end
-  redis.call('LTRIM', wait, last - #ids, -1)
+  redis.call('LTRIM', wait, last - #ids + long, -1)
   push_front(wait, { unpack(first, 1, last) })
   t.fronts[wait] = nil
   return true

@@ -72,9 +72,24 @@ def most_overtaken(pools: Pools, came: list[str]) -> int:
     return most
 
 
-def check_a_rush(most: int, seed: int) -> None:
+def let_the_idle_look(pools: Pools) -> None:
+    """Let a pool of the other kind, which serves the queue too and has no runs there, take a turn."""
+    pools.seq["idle"] += 1
+    turn = pools.queues.turn(
+        session="idle",
+        seq=pools.seq["idle"],
+        kind=Kind.SYNC,
+        queues=["bulk"],
+        want=10,
+        want_suspect=True,
+        acks=[],
+    )
+    assert not pools.server.store.run(turn).runs
+
+
+def check_a_rush(most: int, seed: int, *, has_idle: bool = False) -> None:
     """Let twice as many runs come as either limit lets start, whose times vary; few newer ones begin before any."""
-    pools, draw, came, ends = Pools("bulk"), random.Random(seed), list[str](), dict[str, float]()
+    pools, draw, came, ends = Pools("bulk", "idle"), random.Random(seed), list[str](), dict[str, float]()
     pools.places["bulk"], stop_ms, arrives_ms = 50, pools.now_ms + 100_000, float(pools.now_ms)
     with driven_time(lambda: pools.now_ms / 1000):
         while pools.now_ms < stop_ms:
@@ -86,6 +101,8 @@ def check_a_rush(most: int, seed: int) -> None:
             held.sort(key=lambda run: ends[run.envelope.id])
             for run_id in pools.turn("bulk", ended=sum(ends[run.envelope.id] <= pools.now_ms for run in held)):
                 ends[run_id] = pools.now_ms + draw.uniform(0.5, 1.5) * most * 385
+            if has_idle:
+                let_the_idle_look(pools)
             due = [ends[run.envelope.id] for run in pools.held["bulk"]]
             pools.now_ms = max(pools.now_ms + 1, int(min([arrives_ms, pools.due["bulk"] or stop_ms, *due])))
     assert len(pools.begun) > 150
@@ -101,6 +118,13 @@ def check_a_rush(most: int, seed: int) -> None:
 def test_at_most_ten_newer_ones_of_its_two_limits_begin_before_any_run(most: int, seed: int) -> None:
     """Each time that one changed from its slot's list to its rate's line and back it went behind hundreds."""
     check_a_rush(most, seed)
+
+
+@pytest.mark.share(2)
+@pytest.mark.parametrize(("most", "seed"), [(2, 0), pytest.param(5, 1, marks=pytest.mark.long)])
+def test_an_idle_pool_of_the_other_kind_takes_no_age(most: int, seed: int) -> None:
+    """It brings runs of the first for their slot too, and charged them with nothing: they never had an age from then on."""
+    check_a_rush(most, seed, has_idle=True)
 
 
 @pytest.mark.parametrize("set_back_s", [0, 3600])
@@ -120,7 +144,7 @@ def test_a_run_that_waited_for_its_slot_has_its_former_place_in_the_line_of_its_
         assert pools.turn("bulk") == [run_id]
 
 
-@pytest.mark.parametrize("charge", ["0,0,0", "0,0,1", "2,0,1", "0,0,0,x", "0,0,0," + "9" * 16, "0,0,0," + "9" * 99])
+@pytest.mark.parametrize("charge", ["0,0,1", "2,0,1", "0,0,0,x", "0,0,0," + "9" * 16, "0,0,0," + "9" * 99])
 def test_other_charges_in_the_line_of_a_rate_stay_and_stop_no_turn(pools: Pools, charge: str) -> None:
     """Those of runs that asked to run again, and of other versions: the count of their attempts must not be lost."""
     let_one_wait_for_its_rate(pools)
@@ -186,3 +210,19 @@ def test_a_run_with_more_than_a_page_of_older_ones_before_it_waits_behind_that_p
 
     waiting = pools.server.store.raw.lrange(f"{keys.prefix}wait:tests.noop:k", 0, -1)
     assert [name.decode() for name in waiting] == [*names[:200], "b", *names[200:]]
+
+
+def test_ids_beyond_any_length_among_those_that_wait_are_taken_out(pools: Pools) -> None:
+    """And charges too: each run that came from the line read them again, so that a turn of a few runs took seconds."""
+    let_one_wait_for_its_rate(pools)
+    wait = f"{pools.server.keys.queue('bulk').prefix}wait:tests.noop:k"
+    pools.server.store.raw.rpush(wait, "n", *(f"{n}{'x' * 2000}" for n in range(30)))
+    pools.server.store.raw.hset(pools.server.keys.queue("bulk").att, "n", "9" * 2000)
+    pools.now_ms += 1000
+    assert pools.turn("bulk") == []
+    assert charge_of(pools, "n") is None
+
+    left = pools.server.store.raw.lrange(wait, 0, -1)
+    assert left[0] == b"b"
+    assert len(left) <= 13
+    assert pools.turn("bulk", ended=1) == ["b"]
