@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import sys
+import re
 import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -220,12 +220,12 @@ def test_the_plugin_keeps_tests_of_users_from_real_servers(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("module", ["fakeredis", "lupa"])
-def test_without_the_extra_a_fixture_says_what_to_install(
-    module: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_extra_a_fixture_says_what_to_install(tmp_path: Path, module: str) -> None:
     """The plugin is loaded wherever Tenure is installed, so this is what a user meets first."""
-    for name in [each for each in sys.modules if each.startswith("supervisor.testing.")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(pytest.fail.Exception, match=rf"{module}.*; install the wheel .*\[testing\]"):
-        request.getfixturevalue("tenure_inline")
+    missing = f"[each for each in sys.modules if each.startswith(('supervisor.testing.', {module!r}))]"
+    (tmp_path / "conftest.py").write_text(
+        f"import sys\nfor name in {missing}:\n    del sys.modules[name]\nsys.modules[{module!r}] = None\n"
+    )
+    (tmp_path / "test_jobs.py").write_text("def test_inline(tenure_inline):\n    pass\n")
+    done = run_pytest(tmp_path, ".")
+    assert re.search(rf"{module}.*; install the wheel .*\[testing\]", done.stdout), done.stdout + done.stderr
