@@ -26,6 +26,9 @@ from supervisor.settings.sections.plugins import PluginSettings
 from supervisor.telemetry.masking import MASK, is_secret_name, mask_text
 
 SECRET_CHARS_MIN = 4  # a shorter one would blank out half of any text
+SWITCHES = {"true", "false", "null", "none", "auto"}
+"""What is no secret under any name, such as ``ENABLE_AUTH: "true"``: each JSON text holds one."""
+
 WORD_CHARS_MIN = 8  # of one line of several, or of a setting that need be no secret: it may be an ordinary word
 
 
@@ -106,13 +109,14 @@ def _read(written: str, text: str) -> Iterator[tuple[bool, str]]:
     """Yield the parts of ``text`` that were read for the references in ``written``, after whether it is a secret."""
     found = list(REFERENCE.finditer(written))
     between = REFERENCE.sub("\0", written).replace("$${", "${").split("\0")
-    if parts := re.fullmatch("(.*?)".join(map(re.escape, between)), text, re.DOTALL):
-        for reference, part in zip(found, parts.groups(), strict=True):
-            yield reference[1] == "file" or is_secret_name(reference[2]), part
+    for value in ("(.*?)", "(.*)"):  # what stands between two of them may occur in the values of both
+        if parts := re.fullmatch(value.join(map(re.escape, between)), text, re.DOTALL):
+            for reference, part in zip(found, parts.groups(), strict=True):
+                yield reference[1] == "file" or is_secret_name(reference[2]), part
 
 
 def _parts(secret: str, least: int = SECRET_CHARS_MIN) -> Iterator[str]:
-    if len(secret) >= least:
+    if len(secret) >= least and secret.lower() not in SWITCHES:
         yield secret
     lines = secret.splitlines()
     if len(lines) > 1:

@@ -11,6 +11,7 @@ import pytest
 
 from supervisor.plugins.contract import PluginError, PluginUnusableError
 from supervisor.plugins.redaction import Masker, mask_of
+from supervisor.settings.sections.plugins import PluginSettings
 from tenure import Plugin
 from tests.integration.plugins.conftest import PluginCalls
 from tests.integration.plugins.test_plugin_faults import desk_plan
@@ -111,6 +112,32 @@ def test_a_masker_keeps_what_is_no_secret() -> None:
     assert mask(f"abc one six {CANARY} {{}}") == "abc one six *** {}"
     assert set(mask.end_of(CANARY[4:] + "." * 200)) == {"."}
     assert Masker().end_of("nothing") == "nothing"
+
+
+@pytest.mark.parametrize("value", ["true", "False", "null", "none"])
+def test_a_switch_under_the_name_of_a_secret_is_none(value: str) -> None:
+    """A program with ENABLE_AUTH=true has tasks that hold true."""
+    settings = PluginSettings(command=("/bin/program", f"--auth={value}"), env={"ENABLE_AUTH": value})
+
+    mask = mask_of(settings, {("env", "ENABLE_AUTH"): "${file:/switch}"})
+    assert not mask.finds_in('{"full":true,"half":false,"of":null,"mode":"none"}')
+    assert mask(f"got {value}") == f"got {value}"
+
+
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("${env:REGISTRY}/${file:/pw}", f"ghcr.io/org/{CANARY}"),
+        ("${env:PROXY}:${file:/pw}@x", f"proxy:3128:{CANARY}@x"),
+        ("${file:/pw}/${env:PLACE}", f"{CANARY}/a/b"),
+    ],
+)
+def test_a_secret_beside_a_value_that_holds_what_parts_them_is_masked(written: str, value: str) -> None:
+    """A word of a value that is made of several."""
+    mask = mask_of(PluginSettings(command=("/bin/program",), env={"PLACE": value}), {("env", "PLACE"): written})
+
+    assert mask(f"login with {CANARY} refused") == "login with *** refused"
+    assert mask.finds_in(CANARY)
 
 
 HELD = "held-7Qm2!xZ"
