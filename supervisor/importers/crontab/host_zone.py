@@ -5,7 +5,8 @@ Guarantees
     among names of the same rules; a link counts only while no other file is mounted over its target.
 
 Does not guarantee
-    That cron has the environment of this process: a TZ of its own (/etc/default/cron) is not seen.
+    That cron has the environment of this process: a TZ of its own (/etc/default/cron) is not seen. So a TZ that differs
+    from /etc/localtime, as a session's may, names nothing.
 """
 
 from __future__ import annotations
@@ -51,8 +52,14 @@ def host_zone(environ: Mapping[str, str], files: HostFiles) -> FoundZone:
     name = text.removeprefix(":") or "UTC"
     if name.startswith("/"):
         name = _zone_of(Path(name), files).name or name
-    other = f"; {system.name} by {system.origin}" if system.name not in {"", name} else ""
-    return FoundZone(name, f"TZ={text}{other}")
+    if (files.etc / "localtime").exists() and not _are_alike(name, system.name, files.databases):
+        return FoundZone("", f"TZ={text}, unlike {system.name or 'another zone'} by {system.origin}")
+    return FoundZone(name, f"TZ={text}")
+
+
+def _are_alike(name: str, other: str, databases: tuple[Path, ...]) -> bool:
+    """Return whether two names mean the same rules: else TZ may be that of a session, which cron does not have."""
+    return name == other or any(_content(root / name) == _content(root / other) != b"" for root in databases if other)
 
 
 def _zone_of(file: Path, files: HostFiles) -> FoundZone:

@@ -218,7 +218,7 @@ def test_the_zone_of_the_host_is_the_default_and_is_told(tmp_path: Path, monkeyp
     monkeypatch.setenv("TZ", ":Asia/Tokyo")
     result = run("-", stdin=b"@daily a\n")
     assert yaml.safe_load(result.stdout)["schedules"]["crontab.a"]["timezone"] == "Asia/Tokyo"
-    assert "note: zone of entries without CRON_TZ: Asia/Tokyo (from TZ=:Asia/Tokyo; UTC by " in result.stderr
+    assert "note: zone of entries without CRON_TZ: Asia/Tokyo (from TZ=:Asia/Tokyo)" in result.stderr
     assert "UTC (from --timezone)" in run("-", *UTC, stdin=b"@daily a\n").stderr
 
     monkeypatch.delenv("TZ")

@@ -96,12 +96,23 @@ def test_a_link_that_leads_nowhere_names_nothing(host: FakeHost) -> None:
     assert host.zone() == ""
 
 
-def test_the_variable_comes_first(host: FakeHost) -> None:
+def test_the_variable_names_the_zone_where_there_is_no_file(host: FakeHost) -> None:
     """By a name, a path in the database, or a path of a file of its own."""
-    host.localtime.write_bytes(NEW_YORK)
     assert host.zone(TZ="Asia/Tokyo") == host.zone(TZ=":Asia/Tokyo") == "Asia/Tokyo"
     assert host.zone(TZ=f":{host.database}/America/Lima") == "America/Lima"
-    assert host.zone(TZ=f":{host.localtime}") == "America/New_York"
     assert host.zone(TZ="") == "UTC"
-    found = host_zone({"TZ": "Asia/Tokyo"}, host.files)
-    assert found.origin == f"TZ=Asia/Tokyo; America/New_York by {host.localtime}, which has its rules"
+
+
+@pytest.mark.parametrize("zone", ["US/Eastern", ":America/New_York", ":/etc/localtime"])
+def test_a_variable_that_says_what_the_file_says_names_the_zone(host: FakeHost, zone: str) -> None:
+    """By whatever name."""
+    host.localtime.write_bytes(NEW_YORK)
+    assert host.zone(TZ=zone.replace("/etc/localtime", str(host.localtime))) in {"US/Eastern", "America/New_York"}
+
+
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/Lima", ""])
+def test_a_variable_that_differs_from_the_file_names_nothing(host: FakeHost, zone: str) -> None:
+    """It is often that of a person's session alone, and cron of the machine has its own."""
+    host.localtime.write_bytes(NEW_YORK)
+    found = host_zone({"TZ": zone}, host.files)
+    assert found == ("", f"TZ={zone}, unlike America/New_York by {host.localtime}, which has its rules")
