@@ -91,6 +91,13 @@ def test_secrets_are_found_however_many_there_are_and_however_deep() -> None:
     assert "s-1234567" not in str(masked({"stages": [deep]}))
 
 
+def test_a_token_of_a_few_characters_is_a_word_within_texts() -> None:
+    """A developer's ``token``: each task has a key of that name. The value itself still becomes a reference."""
+    runtime.configure(CloudforetSettings(token=SecretStr("token")))
+    task = {"metadata": {"token": "token", "note": "no token"}}
+    assert with_references(task) == {"metadata": {"token": REFERENCE, "note": "no token"}}
+
+
 def test_texts_lose_the_secrets_of_the_configuration() -> None:
     """A handler whose connector fails quotes what it was configured with."""
     config = {"CONNECTORS": {"Inventory": {"password": "pa55-of-inventory", "endpoint": "grpc://inventory"}}}

@@ -60,7 +60,8 @@ def with_references(task: Any) -> Any:
     if token is None:
         return task
     whole = _replace(task, token, dict(REFERENCE))
-    place = next(_places_of(_usable([token]), whole), None)
+    forms = _usable([token]) if len(token) >= METADATA_CHARS_MIN else ()  # a short one may be any word
+    place = next(_places_of(forms, whole), None)
     if place is not None:
         remedy = "let a value be the token and nothing else, or have the stage add what belongs around it"
         raise TaskError(f"the task message is rejected: {place} holds cloudforet.token; {remedy}")
