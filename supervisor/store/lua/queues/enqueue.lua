@@ -66,14 +66,21 @@ local function is_taken(claim, content, known, data)
   return known and job_of(known) ~= job_of(data)
 end
 
--- Whether an id that a caller chose is in the form of those that a schedule gives its runs. It is asked once for each name.
+-- Whether an id that a caller chose is one that a schedule gives its runs by itself: of a due time, of a forced backfill, the
+-- initial one or that of a change. Longer ones are a job's, made of the id of its own run. It is asked once for each name.
+local FORMS = { '^@%d+$', '^@%d+#%d+$', '^!initial$', '^!changed!%x+$' }
 local names = {}
 local function is_of_schedule(id)
-  local name = string.match(id, '^([^@!]+)[@!]')
-  if name and names[name] == nil then
+  local name, rest = string.match(id, '^([^@!]+)([@!].*)$')
+  local is_form = false
+  for _, form in ipairs(name and FORMS or {}) do
+    is_form = is_form or string.find(rest, form) ~= nil
+  end
+  if not is_form then return false end
+  if names[name] == nil then
     names[name] = redis.pcall('HEXISTS', keys.schedule_def, name) == 1 -- a key of another type defines none
   end
-  return name and names[name]
+  return names[name]
 end
 
 local now = now_ms()

@@ -24,7 +24,7 @@ def scheduled(shop: Shop) -> Shop:
     return shop
 
 
-@pytest.mark.parametrize("run_id", ["s@1795767330000", "s@1", "s!initial", "s!manual!deploy-42", "s@7/child", "s@@"])
+@pytest.mark.parametrize("run_id", ["s@1795767330000", "s@1", "s@7#2", "s!initial", "s!changed!0a1b"])
 def test_an_id_that_a_schedule_gives_its_runs_is_refused(scheduled: Shop, run_id: str) -> None:
     """Its due time would find its id taken, and what becomes of the run would be told of the schedule."""
     producer, refused = scheduled.producer, REFUSED.format(run_id)
@@ -42,10 +42,19 @@ def test_an_id_that_a_schedule_gives_its_runs_is_refused(scheduled: Shop, run_id
     assert scheduled.calls.run(scheduled.calls.queues.counts("default")).stats == {"in": 0}
 
 
-@pytest.mark.parametrize("run_id", ["s", "s:1", "t@1", "S@1", "s/1@2", "a:s@1", "@s", "!s", "ss!initial"])
+@pytest.mark.parametrize("run_id", ["s", "s:1", "t@1", "S@1", "s/1@2", "a:s@1", "@s", "!s", "ss!initial", "s@example.com"])
 def test_any_other_id_is_as_good_as_before(scheduled: Shop, run_id: str) -> None:
-    """Whatever characters it holds: only what stands before the first @ or ! is compared, as a whole."""
+    """Whatever characters it holds: what stands before the first @ or ! is compared as a whole, and so is what follows."""
     assert scheduled.producer.put("report", {"month": 7}, run_id=run_id).is_new
+
+
+@pytest.mark.parametrize("own", ["s@1795767330000", "s@7#2", "s!initial", "s!changed!0a1b", "s!manual!deploy-42"])
+@pytest.mark.parametrize("more", [":7", "-mail", "/7", ".7", "@7"])
+def test_a_job_of_a_schedule_makes_ids_of_the_id_of_its_own_run(scheduled: Shop, own: str, more: str) -> None:
+    """So each attempt of it enqueues the same runs once. `enqueue_many` only counted them as taken: they were lost."""
+    totals = scheduled.producer.enqueue_many("report", [{"month": 7}], run_id=lambda _: own + more)
+    assert totals == Totals(new=1)
+    assert not scheduled.producer.put("report", {"month": 7}, run_id=own + more).is_new
 
 
 def test_of_many_runs_those_with_an_id_of_a_schedule_are_counted_apart(scheduled: Shop) -> None:
