@@ -287,7 +287,7 @@ class Watermarks:
 
     def doubt(self, mark_ms: int = 0) -> None:
         """Note that Redis went back. The clock of this machine may be behind the one that decided up to ``mark_ms``."""
-        self.doubtful_until_ms = max(self.doubtful_until_ms, mark_ms, self._client.clock.wall_ms())
+        self.doubtful_until_ms = max(self.doubtful_until_ms, mark_ms, self._client.now_ms())
 
     def restore(self, term: Term, definitions: Sequence[ScheduleDef]) -> Steps[None]:
         """Write back watermarks where Redis has none, once after each loss of all data.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 
-from supervisor.core.election.clock_skew import Skew
+from supervisor.core.election.clock_skew import SKEW_MS_MAX, Skew
 from supervisor.core.election.lease import DataLoss, ElectorEvent, Loss, Memory, Sight, State, retry_delay_ns, step
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.roles.agent.election.context import ElectionContext
@@ -39,6 +39,7 @@ class ElectionMemory:
         self.last_event = "0-0"
         self.roster = -1  # number of the list of candidates that Redis has
         self.is_unreadable = False  # the record, as last seen, and said so
+        self.expected_ms = 0  # Redis' time at the latest answer, by those before it
         self.answered_ns = 0  # elapsed time of the last answer to this process; 0: none yet
         self.broken_ms = 0  # Redis' time when it stopped answering; 0: it answers
         self.held_until_ms = 0
@@ -80,6 +81,7 @@ class ElectionMemory:
     def saw(self, view: LeaseView) -> None:
         """Note the facts common to every reply; detect a loss of data in Redis."""
         header = self._at.board.header
+        self.expected_ms = self._redis_ms() if self.answered_ns else self._at.clock.wall_ms()
         answered_ms, broken_ms, held_until_ms = header.answered_ms, self.broken_ms, self.held_until_ms
         sighted_ms = min(answered_ms, self.led_until_ms or answered_ms)
         duration_ns = (view.duration_ms or self._at.timing.duration_ms) * MILLISECOND_NS
@@ -194,8 +196,10 @@ class ElectionMemory:
         if view.epoch < self.lease.floor:
             self.wait_until_ns = self._at.now() + self._wait_ns()
         self._note_data_loss(view.epoch)
-        # Of the clocks the later one: either may have decided. Never the same again: the scheduler compares it.
-        self._doubt(max(view.now_ms, self._at.clock.wall_ms(), self._at.board.header.doubtful_until_ms + 1))
+        # Of the clocks the later one, as far as Redis lets it decide: either may have. Never the same again: the scheduler
+        # compares it.
+        wall_ms = min(self._at.clock.wall_ms(), self.expected_ms + SKEW_MS_MAX)
+        self._doubt(max(view.now_ms, wall_ms, self._at.board.header.doubtful_until_ms + 1))
         if self._at.on_data_loss is DataLoss.HOLD:
             self.hold = loss.value
         self._at.report(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 
+import msgspec
 import pytest
 
 from supervisor.core.model import ScheduleDef
 from supervisor.store.wire.fire import FireCode
 from supervisor.testing.world import EPOCH_MS
-from tests.integration.roles.scheduler.planned import Planned, every, planned
+from tests.integration.roles.scheduler.planned import TEMPLATE, Planned, every, planned
 
 MANY = 1000  # more than the pages that are read before the first of them are fired
 
@@ -88,4 +89,26 @@ def test_a_step_of_redis_clock_back_and_forth_doubles_and_loses_nothing(step_s: 
         assert late_ms(plan, 65)[1] < 1000
         assert max(entry.at_ms for entry in plan.server.decisions if entry.nominal_ms <= EPOCH_MS + 65_000) < (
             EPOCH_MS + 78_000
+        )
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+@pytest.mark.parametrize("ahead_s", [0, 1200])
+def test_a_clock_that_is_ahead_doubts_no_due_time_that_redis_had_not_come_to(ahead_s: int, *, is_whole: bool) -> None:
+    """After a loss of data: what runs at most once was left out until Redis' time had come to that of the clock."""
+    once = msgspec.structs.replace(TEMPLATE, at_most_once=True)
+    with planned(every(10, template=once, overlap="allow", missed="all")) as plan:
+        plan.until(21)
+        plan.clock.wall_offset_ms = ahead_s * 1000
+        plan.until(24)
+        copy = plan.server.snapshot()
+        plan.until(35)
+        if is_whole:
+            plan.server.empty()
+        else:
+            plan.server.restore(copy)
+        plan.until(95)
+        assert plan.fired() == [10, 20, 30, 40, 50, 60, 70, 80, 90]
+        assert [entry.code for entry in plan.server.decisions if entry.code is not FireCode.FIRED] == (
+            [] if is_whole else [FireCode.MISSED]  # 30 s, of which Redis knows no more that it ran
         )
