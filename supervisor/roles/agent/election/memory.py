@@ -80,12 +80,12 @@ class ElectionMemory:
 
     def saw(self, view: LeaseView) -> None:
         """Note the facts common to every reply; detect a loss of data in Redis."""
-        header = self._at.board.header
+        header, timing = self._at.board.header, self._at.timing
         self.expected_ms = self._redis_ms() if self.answered_ns else self._at.clock.wall_ms()
         answered_ms, broken_ms, held_until_ms = header.answered_ms, self.broken_ms, self.held_until_ms
         sighted_ms = min(answered_ms, self.led_until_ms or answered_ms)
-        duration_ns = (view.duration_ms or self._at.timing.duration_ms) * MILLISECOND_NS
-        if self.answered_ns and (view.now_ms - self._redis_ms()) * MILLISECOND_NS > self._at.timing.margin_ns:
+        duration_ns = (view.duration_ms or timing.duration_ms) * MILLISECOND_NS
+        if self.answered_ns and (view.now_ms - self._redis_ms()) * MILLISECOND_NS > timing.margin_ns:
             self.stepped_until_ns = self._at.now() + duration_ns  # a living holder renews by the new time meanwhile
         header.answered_ms, self.answered_ns, self.broken_ms = view.now_ms, self._at.now(), 0
         silent_ms = min(broken_ms or view.now_ms, view.now_ms)
@@ -131,13 +131,10 @@ class ElectionMemory:
             if before.believed_ns > 0:
                 # Whatever Redis lost was granted or renewed before this answer, perhaps a moment before. No later term
                 # shortens that, nor does its end: its holder may not have known, or may have waited in vain.
-                self.disputed_until_ns = self._at.now() + max(before.believed_ns, self._at.timing.duration_ns)
+                self.disputed_until_ns = self._at.now() + max(before.believed_ns, timing.duration_ns)
             self._bound(sighted_ms, held_until_ms, silent_ms)
             self._lost(loss, view)
-        elif (
-            self.loss is Loss.DATA
-            and silent_ms - answered_ms > self._at.timing.duration_ms + self._at.timing.renewal_ms
-        ):
+        elif self.loss is Loss.DATA and silent_ms - answered_ms > timing.duration_ms + timing.renewal_ms:
             header.lost_until_ms = silent_ms  # another may have led unseen for so long, and its data be lost too
 
     def _bound(self, sighted_ms: int, held_until_ms: int, silent_ms: int) -> None:
@@ -196,8 +193,8 @@ class ElectionMemory:
         if view.epoch < self.lease.floor:
             self.wait_until_ns = self._at.now() + self._wait_ns()
         self._note_data_loss(view.epoch)
-        # Of the clocks the later one, as far as Redis lets it decide: either may have. Never the same again: the scheduler
-        # compares it.
+        # Of the clocks the later one, as far as Redis lets it decide: either may have. Never the same again: the
+        # scheduler compares it.
         wall_ms = min(self._at.clock.wall_ms(), self.expected_ms + SKEW_MS_MAX)
         self._doubt(max(view.now_ms, wall_ms, self._at.board.header.doubtful_until_ms + 1))
         if self._at.on_data_loss is DataLoss.HOLD:
