@@ -3,7 +3,7 @@
 Guarantees
     The loop itself beats, so a loop that hangs is seen to hang.
     Redis being away changes answers, never whether they come.
-    After SIGTERM it is gone within half a second; after SIGQUIT at once.
+    After SIGTERM it is gone within a second, soon unless a sink of events is slow; after SIGQUIT at once.
 """
 
 from __future__ import annotations
@@ -50,6 +50,10 @@ STOP_S = 0.2
 
 ABANDON_S = 0.001
 """The same after SIGQUIT. Not 0, which aiohttp takes for no limit."""
+
+EVENTS_S = 0.7
+"""How long sinks of events may take for what is left. The parent kills at a second (core/supervision/shutdown.py), and
+what was not sent is counted before."""
 
 log = structlog.get_logger()
 
@@ -139,9 +143,9 @@ async def _serve(child: ChildContext) -> int:
     listeners = child.listeners
     assert listeners is not None, "the parent binds before it forks"
     loop = asyncio.get_running_loop()
-    stopping: asyncio.Future[float] = loop.create_future()  # how long to wait for requests in flight
-    for number, wait_s in ((signal.SIGTERM, STOP_S), (signal.SIGQUIT, ABANDON_S)):
-        loop.add_signal_handler(number, _stop, stopping, wait_s)
+    stopping: asyncio.Future[tuple[float, float]] = loop.create_future()  # how long to wait: for requests, for events
+    for number, waits_s in ((signal.SIGTERM, (STOP_S, EVENTS_S)), (signal.SIGQUIT, (ABANDON_S, 0.0))):
+        loop.add_signal_handler(number, _stop, stopping, waits_s)
     loop.add_signal_handler(signal.SIGURG, lambda: None)  # pages read the board when asked: nothing to wake up for
 
     reader = StoreReader.connect(child)
@@ -175,15 +179,12 @@ async def _serve(child: ChildContext) -> int:
     log.info("web_ready", host=settings.host, port=port, tls=certificate is not None)
     warn_of_exposure(settings)
 
-    wait_s = await stopping
+    requests_s, events_s = await stopping
     child.announce(ChildState.DRAINING)
     for each in ports:
         each.gate.close()
-    if probes is not None:
-        await probes.close()
-    await office.close()
-    for each in ports:
-        await each.server.shutdown(wait_s)
+    ends = [office.close(events_s), *(each.server.shutdown(requests_s) for each in ports)]
+    await asyncio.gather(*ends, *([] if probes is None else [probes.close()]))
     pulse.stop()
     await overviews.close()
     return 0
@@ -218,9 +219,9 @@ class _Port:
         return cls(gate, server)
 
 
-def _stop(stopping: asyncio.Future[float], wait_s: float) -> None:
+def _stop(stopping: asyncio.Future[tuple[float, float]], waits_s: tuple[float, float]) -> None:
     if not stopping.done():
-        stopping.set_result(wait_s)
+        stopping.set_result(waits_s)
 
 
 class _Pulse:

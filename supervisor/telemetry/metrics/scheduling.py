@@ -76,8 +76,9 @@ CONFIG_SCHEDULES_IN_PLACE = Gauge(
 EVENTS = Counter("tenure_events_total", "Events that processes of this replica told, by reason.", ["reason"])
 EVENTS_DROPPED = Counter(
     "tenure_events_dropped_total",
-    "Events that found no room, by sink (recorder: in the process itself or in the pipe of the tree; stream; webhook; "
-    "follower: a client of /api/v1/events that reads too slowly). Alarm on a rate that lasts.",
+    "Events that found no room or no time before the web child ended, by sink (recorder: in the process itself or in "
+    "the pipe of the tree; stream; webhook; follower: a client of /api/v1/events that reads too slowly). Alarm on a "
+    "rate that lasts.",
     ["sink"],
 )
 EVENTS_SENT = Counter(

@@ -4,9 +4,11 @@ Guarantees
     Whoever recorded an event never waits for this. At most ``PENDING_MAX`` events wait for each sink; when more
     come, the oldest are dropped and counted.
     A batch that Redis may have or not is sent again with the same number, so that nothing is stored twice.
+    An event that was taken from the mailbox is sent or counted as dropped, also where this process is asked to end.
 
 Does not guarantee
     That an event outlives an outage of Redis that is longer than its place in the queue; the log has it.
+    That events in memory are sent or counted where this process is killed, as one that hangs is.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import asyncio
 import os
 import random
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 import aiohttp
@@ -28,6 +30,7 @@ from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.events import LEVELS, Event
 from supervisor.core.json_values import json_reader
 from supervisor.core.signing import WEBHOOK_HEADER, signature
+from supervisor.core.supervision.states import Phase
 from supervisor.roles.child import ChildContext
 from supervisor.roles.web.events.followers import Followers
 from supervisor.roles.web.events.handlers import EventPages
@@ -68,16 +71,17 @@ class EventWebhook:
         self._batch = 0
         self._is_failing = False
 
-    async def send(self, events: Sequence[Event]) -> bool:
-        """Send one batch; return False when it was given up."""
+    async def send(self, events: Sequence[Event], pause: Callable[[float], Awaitable[bool]]) -> bool:
+        """Send one batch; return False when it was given up, or ``pause`` says that there is no other request."""
         self._batch += 1
         batch = f"{self._writer}/{self._batch}"
         body = msgspec.json.encode({"cluster": self._cluster, "batch": batch, "events": list(events)})
         headers = self._headers | {"X-Tenure-Batch": batch}
         reason = ""
         for number in range(TRIES):
-            if number:
-                await asyncio.sleep(PAUSE_S * 2 ** (number - 1) * random.uniform(0.75, 1.25))  # noqa: S311 - it spreads load
+            spread = random.uniform(0.75, 1.25)  # noqa: S311 - it spreads load
+            if number and not await pause(PAUSE_S * 2 ** (number - 1) * spread):
+                break
             reason, is_final = await self._request(body, headers)
             if not reason:
                 self._is_failing = False
@@ -121,31 +125,59 @@ log = structlog.get_logger()
 
 
 class Queue:
-    """Queue of events for one sink."""
+    """Queue of events for one sink, and the batch of them that is being sent."""
 
     def __init__(self, sink: str) -> None:
-        self.sink = sink
+        self._sink = sink
         self._events: deque[Event] = deque()
+        self._in_hand = 0
         self._filled = asyncio.Event()
-
-    def __len__(self) -> int:
-        return len(self._events)
+        self._closed = asyncio.Event()
 
     def put(self, event: Event) -> None:
         """Add one, at the cost of the oldest when there are too many."""
         if len(self._events) >= PENDING_MAX:
             self._events.popleft()
-            EVENTS_DROPPED.labels(sink=self.sink).inc()
+            EVENTS_DROPPED.labels(sink=self._sink).inc()
         self._events.append(event)
         self._filled.set()
 
     async def take(self) -> list[Event]:
-        """Wait for events; return at most a batch of them."""
+        """Wait for events; return at most a batch of them, and none once the queue is closed and empty."""
         await self._filled.wait()
         batch = [self._events.popleft() for _ in range(min(BATCH_MAX, len(self._events)))]
-        if not self._events:
+        if not (self._events or self._closed.is_set()):
             self._filled.clear()
+        self._in_hand = len(batch)
         return batch
+
+    def settle(self, *, is_sent: bool) -> None:
+        """Count the batch that was taken."""
+        (EVENTS_SENT if is_sent else EVENTS_DROPPED).labels(sink=self._sink).inc(self._in_hand)
+        self._in_hand = 0
+
+    async def pause(self, wait_s: float) -> bool:
+        """Wait before the next request for a batch; return False if there is none: the queue was closed before.
+
+        A closing ends the wait, so that one more request is made.
+        """
+        if self._closed.is_set():
+            return False
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._closed.wait(), wait_s)
+        return True
+
+    def close(self) -> None:
+        """Let whoever takes come to an end: one request for each batch."""
+        self._closed.set()
+        self._filled.set()
+
+    def drop(self) -> None:
+        """Count what was not sent. The batch in hand is, too: whether it arrived is not known."""
+        left = self._in_hand + len(self._events)
+        if left:
+            log.warning("events_dropped", sink=self._sink, count=left)
+            EVENTS_DROPPED.labels(sink=self._sink).inc(left)
 
 
 class EventDispatcher:
@@ -153,6 +185,7 @@ class EventDispatcher:
 
     def __init__(self, child: ChildContext, store: AsyncStore, events: EventLog, read_fd: int) -> None:
         settings = child.settings.events
+        self._header = child.board.header
         self._read_fd = read_fd
         self._store = store
         self._events = events
@@ -174,14 +207,28 @@ class EventDispatcher:
         if self._webhook is not None:
             self._tasks.append(asyncio.create_task(self._post(self._webhook)))
 
-    async def close(self) -> None:
-        """End. Events waiting in the mailbox are the successor's."""
+    async def close(self, wait_s: float) -> None:
+        """End: send what was taken from the mailbox, for at most ``wait_s``, and count the rest as dropped.
+
+        When the tree stops nobody follows, and all who write but the parent have gone: what they left in the mailbox is
+        taken too. Otherwise that is the successor's, which has all its time for it. The parent starts it when this
+        process is gone, so that of two generations only one reads. Nothing goes back into the mailbox: the batch in
+        hand may have arrived, and the successor would add it to the stream again under a number of its own.
+        """
         asyncio.get_running_loop().remove_reader(self._read_fd)
+        if self._header.phase in {Phase.DRAINING, Phase.KILLING}:
+            self.collect()
+        queues = (self._stream, self._posts)
+        for queue in queues:
+            queue.close()
+        await asyncio.wait(self._tasks, timeout=wait_s)
         for task in self._tasks:
             task.cancel()
         for task in self._tasks:
             with suppress(asyncio.CancelledError):
                 await task
+        for queue in queues:
+            queue.drop()
 
     def collect(self) -> None:
         """Read the events in the mailbox."""
@@ -207,30 +254,28 @@ class EventDispatcher:
             self._posts.put(event)
 
     async def _write(self) -> None:
-        while True:
-            batch = await self._stream.take()
+        while batch := await self._stream.take():
             self._batch += 1
             call = self._events.add(batch, writer=self._writer, batch=self._batch, kept=self._kept)
-            while not await self._sent(call, len(batch)):  # noqa: ASYNC110 - nobody announces that Redis is back
-                await asyncio.sleep(RETRY_S)
+            is_sent = await self._sent(call, len(batch))
+            while is_sent is None and await self._stream.pause(RETRY_S):  # nobody announces that Redis is back
+                is_sent = await self._sent(call, len(batch))
+            self._stream.settle(is_sent=bool(is_sent))
 
-    async def _sent(self, call: Call[int], count: int) -> bool:
+    async def _sent(self, call: Call[int], count: int) -> bool | None:
+        """Return whether a batch was stored; None: Redis is away."""
         try:
             await self._store.run(call)
         except StoreUnavailableError:
-            return False
+            return None
         except StoreRefusedError as error:  # the same again would be refused again
             log.warning("events_refused", reason=str(error), count=count)
-            EVENTS_DROPPED.labels(sink="stream").inc(count)
-        else:
-            EVENTS_SENT.labels(sink="stream").inc(count)
+            return False
         return True
 
     async def _post(self, webhook: EventWebhook) -> None:
-        while True:
-            batch = await self._posts.take()
-            metric = EVENTS_SENT if await webhook.send(batch) else EVENTS_DROPPED
-            metric.labels(sink="webhook").inc(len(batch))
+        while batch := await self._posts.take():
+            self._posts.settle(is_sent=await webhook.send(batch, self._posts.pause))
 
 
 class EventOffice:
@@ -247,8 +292,8 @@ class EventOffice:
         if self._eventing is not None:
             self._eventing.start()
 
-    async def close(self) -> None:
-        """End, and send followers away."""
+    async def close(self, wait_s: float) -> None:
+        """Send followers away, and end; sinks have ``wait_s`` for what is left."""
         await self._followers.close()
         if self._eventing is not None:
-            await self._eventing.close()
+            await self._eventing.close(wait_s)
