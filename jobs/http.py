@@ -4,7 +4,8 @@ Guarantees
     TLS certificates are always verified. At most ``RESPONSE_BYTES_MAX`` of an answer is read.
     Secrets are named by reference (see jobs/references.py), are sent to the origin that was
     asked for and to no other a redirect may lead to, and are in no error: neither do other
-    headers, nor path and query of the URL, nor the body unless that is asked for.
+    headers, nor path and query of the URL, nor the body unless that is asked for. What an answer
+    repeats of them is masked as it is, and as JSON and URLs write it.
     Each connection, those of redirects too, leads to an address that the configuration allows (see destinations.py).
 
 Does not guarantee
@@ -19,9 +20,11 @@ import asyncio
 import os
 import re
 import ssl
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from json import dumps
 from typing import Any, TypedDict
+from urllib.parse import quote
 
 import aiohttp
 import msgspec
@@ -179,7 +182,8 @@ def tls_context(ca_file: str | None) -> ssl.SSLContext:
 
 
 async def _exchange(client: Client, ask: Ask, redirects_left: int) -> HttpResult:
-    masked = [value.encode() for value in ask.secrets.values()]
+    forms = {form for secret in ask.secrets.values() for form in _forms(secret)}
+    masked = sorted(forms, key=len, reverse=True)
     while True:
         session = await client.to(ask.url)
         async with session.request(
@@ -196,30 +200,50 @@ async def _exchange(client: Client, ask: Ask, redirects_left: int) -> HttpResult
         ask = ask.redirected(response.status, location)
 
 
-async def _read(response: aiohttp.ClientResponse, masked: Sequence[bytes]) -> HttpResult:
-    """Keep the end of the body; a server that echoes its request must not write a secret into the record."""
-    kept = BODY_TAIL_BYTES + max(map(len, masked), default=0)  # so that a secret cut in two is not kept in part
-    tail = b""
+async def _read(response: aiohttp.ClientResponse, masked: Sequence[str]) -> HttpResult:
+    """Keep the end of the body; a server that echoes its request must not write a secret into the record.
+
+    Args:
+        response: the answer, whose body was not read.
+        masked: forms of secrets, longest first.
+    """
+    # Four bytes, the most of a character: what is kept begins at a multiple of them, and so far before the end that a
+    # secret cut in two there is not in the result. The first four may tell the order of bytes (UTF-16 and 32).
+    kept = 4 * (BODY_TAIL_BYTES + max(map(len, masked), default=0))
+    head = tail = b""
     count = 0
     async for chunk in response.content.iter_chunked(64 * 1024):
+        head = (head + chunk[:4])[:4]
         count += len(chunk)
         tail = (tail + chunk)[-kept:]
         if count >= RESPONSE_BYTES_MAX:
             break
-    for secret in masked:
-        tail = tail.replace(secret, b"*" * len(secret)).replace(_token(secret), b"*" * len(_token(secret)))
+    start = count - len(tail)
+    text = _decoded(head + tail[-start % 4 :] if start else tail, response.charset)
+    for form in masked:
+        text = text.replace(form, "*" * len(form))
+    body = text.encode(errors="replace")
     return HttpResult(
         status=response.status,
         duration_s=0.0,
         bytes=count,
-        body_tail=_decoded(tail[-BODY_TAIL_BYTES:], response.charset),
-        truncated=count > BODY_TAIL_BYTES,
+        body_tail=body[-BODY_TAIL_BYTES:].decode(errors="ignore"),  # the beginning may be half a character
+        truncated=start > 0 or len(body) > BODY_TAIL_BYTES,
     )
 
 
-def _token(secret: bytes) -> bytes:
-    """Return the credential within ``Bearer <credential>``."""
-    return secret.rpartition(b" ")[2] or secret
+def _forms(secret: str) -> Iterator[str]:
+    """Yield a secret, and the credential within ``Bearer <credential>``, as servers write them into their answers."""
+    for text in (secret, secret.rpartition(" ")[2] or secret):
+        yield text
+        for escaped in (dumps(text)[1:-1], dumps(text, ensure_ascii=False)[1:-1]):
+            yield escaped
+            yield escaped.replace("/", r"\/")  # PHP
+            yield re.sub("[<>&]", lambda found: rf"\u{ord(found[0]):04x}", escaped)  # Go
+            yield re.sub(r"\\\"|[<>&'+`]", lambda found: rf"\u{ord(found[0][-1]):04X}", escaped)  # .NET
+        for quoted in (quote(text), quote(text, safe="")):
+            yield quoted
+            yield re.sub("%..", lambda found: found[0].lower(), quoted)
 
 
 def _decoded(body: bytes, charset: str | None) -> str:

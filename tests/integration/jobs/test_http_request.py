@@ -155,6 +155,56 @@ async def test_secrets_come_from_the_worker_and_reach_the_server_only(
     assert "'X-Api-Key': '************'" in result["body_tail"]
 
 
+TOKEN = "c2VjcmV0/dG9r+ZW4<eA=="  # what JSON and URLs may escape
+ECHOES = {
+    "raw": TOKEN,
+    "json of PHP": r"c2VjcmV0\/dG9r+ZW4<eA==",
+    "json of Go": r"c2VjcmV0/dG9r+ZW4\u003ceA==",
+    "json of .NET": r"c2VjcmV0/dG9r\u002BZW4\u003CeA==",
+    "quoted": "c2VjcmV0%2FdG9r%2BZW4%3CeA%3D%3D",
+    "quoted in lower case": "c2VjcmV0%2fdG9r%2bZW4%3ceA%3d%3d",
+    "quoted but for slashes": "c2VjcmV0/dG9r%2BZW4%3CeA%3D%3D",
+}
+
+
+@pytest.mark.parametrize("charset", ["utf-8", "utf-16", "utf-16-be", "utf-32", "latin-1"])
+@pytest.mark.parametrize("form", ECHOES)
+async def test_an_echoed_secret_is_masked_however_the_answer_writes_it(
+    ctx: Context, serve: Serve, monkeypatch: pytest.MonkeyPatch, form: str, charset: str
+) -> None:
+    """Answers in JSON, redirects in text and gateways of all kinds repeat a request in forms of their own.
+
+    The place of each slides over the beginning of what is kept, so that one that is cut in two is seen in part.
+    """
+    monkeypatch.setenv("API_KEY", TOKEN)
+    echo, size = ECHOES[form], len(ECHOES[form])
+    end = f'{{"sent": "{echo}"}}'
+
+    async def answer(received: web.Request) -> web.Response:
+        text = "x" * 30_000 + echo + "y" * (4096 - len(end) - int(received.query["shown"])) + end
+        return web.Response(body=text.encode(charset), headers={"Content-Type": f"text/plain; charset={charset}"})
+
+    url = await serve(answer)
+    for shown in (0, 1, size // 2, size - 1, size):
+        result = await request(ctx, url=f"{url}/?shown={shown}", bearer_token="env:API_KEY")
+
+        tail = "*" * shown + "y" * (4096 - len(end) - shown) + f'{{"sent": "{"*" * size}"}}'
+        assert (result["body_tail"], result["truncated"]) == (tail, True)
+
+
+async def test_a_secret_with_quotes_and_other_letters_is_masked_as_json_and_url_write_it(
+    ctx: Context, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Quotes, backslashes and what is not ASCII: each has an escape of its own."""
+    monkeypatch.setenv("API_KEY", 'grü"ße/\\ w')
+    escaped = (r"gr\u00fc\"\u00dfe\/\\ w", r"grü\"ße/\\ w", "gr%C3%BC%22%C3%9Fe%2F%5C%20w")
+    url = await serve(answering(text=" ".join(escaped)))
+
+    result = await request(ctx, url=url, secret_headers={"X-Api-Key": "env:API_KEY"})
+    assert result["body_tail"] == " ".join("*" * len(each) for each in escaped)
+    assert not result["truncated"]
+
+
 async def test_a_secret_that_is_not_there_is_named(ctx: Context) -> None:
     """By where it should be, before anything is sent."""
     with pytest.raises(UnresolvedReferenceError, match="bearer_token: environment variable NO_SUCH is not set"):
