@@ -34,8 +34,7 @@ PAGES_MAX = 10_000
 PAUSE_S, PAUSE_S_MAX = 0.01, 0.25  # between two questions whether another process has computed it
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,128}", re.ASCII)
 _KEY = re.compile(r"[!-~]{1,200}", re.ASCII)
-_PLACEHOLDER = re.compile(r"\{(\w+)\}", re.ASCII)
-_MARK = re.compile(r"(?<=\})([^{}])[^{}]*(?=\{)")
+_PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _NONCE_BYTES = 12
 _CLOCK = SystemClock()
 _STORE_ERRORS = (StoreUnavailableError, StoreRefusedError)
@@ -70,7 +69,8 @@ class Kept:
         self.ttl_s, self.wait_s, self.scope = ttl_s, wait_s, scope
         self.local = BoundedCache(ENTRIES_MAX, threading.Lock())
         self._pattern = key
-        marks = set(_MARK.findall(key))
+        between = _PLACEHOLDER.split(key)[2:-1:2]
+        marks = {text[:1] for text in between}
         self._escaped = re.compile(f"[%{re.escape(''.join(sorted(marks)))}]") if marks else None
         self._signature = inspect.signature(function)
         self._decoder: Callable[[bytes], Any] | None = None
@@ -80,6 +80,11 @@ class Kept:
         for wanted in _PLACEHOLDER.findall(key):
             if wanted not in self._signature.parameters:
                 raise ValueError(f"cached {self.name}: key {key!r} names {{{wanted}}}, which is no parameter of it")
+        if not all(between):
+            raise ValueError(
+                f"cached {self.name}: key {key!r}: its placeholders need text between them, such as {{a}}/{{b}}; "
+                "without it calls with different arguments would share a result"
+            )
 
     def key_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """Return the key of a call.
@@ -91,6 +96,17 @@ class Kept:
         bound.apply_defaults()
         key = _PLACEHOLDER.sub(lambda found: self._text(bound.arguments[found[1]]), self._pattern) or "-"
         return key if _KEY.fullmatch(key) else f"#{blake2b(key.encode(), digest_size=16).hexdigest()}"
+
+    def key_to_delete(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """Return the key of a call whose value is to go.
+
+        Raises:
+            TypeError: as ``key_of``, or this is a method, and the first argument no object that has it.
+        """
+        first = next(iter(self._signature.parameters), "")
+        if first in {"self", "cls"} and not (args and hasattr(args[0], self.function.__name__)):
+            raise TypeError(f"cached {self.name} is a method: delete takes the object first, then its other arguments")
+        return self.key_of(args, kwargs)
 
     def _text(self, value: Any) -> str:
         """Return an argument in its form in a key: the separator from the next one does not occur in it."""

@@ -113,8 +113,9 @@ class _PlainFunction:
 
     def delete(self, *args: Any, **kwargs: Any) -> int:
         """Forget the value kept for these arguments."""
+        key = self._kept.key_to_delete(args, kwargs)
         producer, calls = self._kept.redis()
-        return drive(self._kept.deletion(self._kept.key_of(args, kwargs), calls), self._perform(producer))
+        return drive(self._kept.deletion(key, calls), self._perform(producer))
 
     def delete_pattern(self, pattern: str) -> int:
         """Forget every key that matches."""
@@ -181,8 +182,9 @@ class _Async:
 
     async def delete(self, *args: Any, **kwargs: Any) -> int:
         """Forget the value kept for these arguments."""
+        key = self._kept.key_to_delete(args, kwargs)
         producer, calls = self._kept.redis()
-        return await drive_async(self._kept.deletion(self._kept.key_of(args, kwargs), calls), self._perform(producer))
+        return await drive_async(self._kept.deletion(key, calls), self._perform(producer))
 
     async def delete_pattern(self, pattern: str) -> int:
         """Forget every key that matches."""
@@ -196,7 +198,7 @@ def cached(
     """Keep the results of a function, plain or coroutine, and compute each once, however many ask.
 
     Args:
-        key: text with placeholders, ``"{tenant}/{day}"``, each a parameter of the function.
+        key: text with placeholders, ``"{tenant}/{day}"``, each a parameter of the function, with text between them.
         ttl: how long a result is kept: seconds, or ``"5m"``; up to 30 days.
         scope: ``redis``, for the whole cluster, or ``local``, up to 1,000 results in this process. Where there is no
             Redis, as in a test, everything is local.
@@ -204,7 +206,7 @@ def cached(
         name: the key part of the results; default: ``module.function``.
 
     Raises:
-        ValueError: one of them cannot be, or a key names no parameter.
+        ValueError: one of them cannot be; a key names no parameter, or has two placeholders without text between them.
     """
     ttl_s, wait_s = seconds_of("ttl", ttl), seconds_of("wait", wait)
     if not 0.001 <= ttl_s <= TTL_S_MAX:

@@ -1,7 +1,8 @@
-"""The cache of one process: what goes first, and that threads may share it."""
+"""The cache of one process: what goes first, that threads may share it, and which calls share a key."""
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 from collections.abc import Iterator
@@ -89,3 +90,54 @@ async def test_a_configuration_that_cannot_be_used_at_first_leaves_nothing_behin
         await coroutine()
     assert (await coroutine(), await coroutine()) == (1, 1)
     assert computed == ["plain", "coroutine"]
+
+
+@pytest.mark.parametrize(
+    ("key", "problem"),
+    [
+        ("{a}{b}", "its placeholders need text between them"),
+        ("x/{a}{b}/{a}", "its placeholders need text between them"),
+        ("{a}/{c}", "names {c}, which is no parameter"),
+        ("{a.id}", "names {a.id}, which is no parameter"),
+        ("{a!r}", "names {a!r}, which is no parameter"),
+        ("{a}/{}", "names {}, which is no parameter"),
+    ],
+)
+def test_a_key_that_different_calls_would_share_is_refused(key: str, problem: str) -> None:
+    """Of ``{a}{b}`` one caller got what another's arguments made; of ``{a.id}``, a text to us, so did everybody."""
+
+    def function(a: str, b: str) -> str:
+        return a + b
+
+    with pytest.raises(ValueError, match=re.escape(problem)):
+        cached(key=key, ttl=60, scope="local")(function)
+
+
+@pytest.mark.parametrize("key", ["{a}/{b}", "{a}}{b}", "{a}%{b}", "{a}1{b}", "{a} {b}", "{a}{{b}"])
+def test_no_argument_makes_the_key_of_another_call(key: str) -> None:
+    """Whatever stands between two placeholders is escaped in what they stand for."""
+
+    @cached(key=key, ttl=60, scope="local")
+    def pair(a: str, b: str) -> list[str]:
+        return [a, b]
+
+    texts = ["", "1", "12", "2", "/", "1/", "}", "1}", "}{", "%", "%7D", " ", "{", "1{"]
+    for a in texts:
+        for b in texts:
+            assert pair(a, b) == [a, b]
+
+
+def test_delete_of_a_method_needs_its_object() -> None:
+    """It is not bound to one: without it, an argument would be taken for the object, and another value go."""
+
+    class Shop:
+        @cached(key="{item}", ttl=60, scope="local")
+        def price(self, item: int = 1) -> int:
+            return item
+
+    shop = Shop()
+    assert (shop.price(), shop.price(2)) == (1, 2)
+    for args in ((), (2,)):
+        with pytest.raises(TypeError, match=r"Shop\.price is a method: delete takes the object first"):
+            shop.price.delete(*args)
+    assert (Shop.price.delete(shop, 2), shop.price.delete(shop), shop.price.delete(shop, 2)) == (1, 1, 0)
