@@ -237,7 +237,7 @@ class RunIdTakenError(TenureError):
         )
         if schedule:
             message = (
-                f"run id {run_id} is taken by schedule {schedule}, whose runs are {schedule}@… and {schedule}!…; "
+                f"run id {run_id} is taken by schedule {schedule}, which gives its own runs such ids; "
                 f"choose another run_id ({schedule}:…, for instance), or use tenure schedule trigger {schedule}"
             )
         super().__init__(message)

@@ -25,7 +25,10 @@ from supervisor.telemetry.metrics import CONFIG_SCHEDULES_IN_PLACE
 PERIOD_NS = 60_000 * MILLISECOND_NS
 LOOKS = 2
 SHOWN = 12  # characters of a digest
-REMEDY = "run the same files on all replicas of a cluster, or give this one a `cluster:` of its own"
+REMEDY = (
+    "run the same files on all replicas of a cluster, or give this one a `cluster:` of its own; where the log has "
+    "schedules_refused or schedules_put_off, the set was refused, and the former one is in place"
+)
 
 
 class DeclaredSchedulesTask:

@@ -75,7 +75,7 @@ def test_the_stacks_of_the_web_child_are_shown(start: Any) -> None:
     assert shown.startswith("thread MainThread")
     assert "task " in shown
     assert "in _serve\n" in shown
-    assert "wait_s = await stopping" in shown
+    assert "await stopping" in shown
     assert "more tasks" not in shown  # none is left out
     assert '"by":"owner"' in tree.log.read_text()
 

@@ -186,7 +186,7 @@ def test_a_producer_takes_no_id_of_a_schedules_run(users: Users) -> None:
     tree.command("EVAL", "return redis.call('HSET', KEYS[1], 's', '1')", "1", f"{KEYS.prefix}schedule:def")
     producer = Producer(users.settings("producer"), cluster="roles")
     try:
-        with pytest.raises(RunIdTakenError, match=r"by schedule s, whose runs are s@… and s!…"):
+        with pytest.raises(RunIdTakenError, match=r"by schedule s, which gives its own runs such ids"):
             producer.enqueue("mail", run_id=FIRED, queue="elsewhere", delay="366d")
     finally:
         producer.close()

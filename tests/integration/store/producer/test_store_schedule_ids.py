@@ -42,7 +42,9 @@ def test_an_id_that_a_schedule_gives_its_runs_is_refused(scheduled: Shop, run_id
     assert scheduled.calls.run(scheduled.calls.queues.counts("default")).stats == {"in": 0}
 
 
-@pytest.mark.parametrize("run_id", ["s", "s:1", "t@1", "S@1", "s/1@2", "a:s@1", "@s", "!s", "ss!initial", "s@example.com"])
+@pytest.mark.parametrize(
+    "run_id", ["s", "s:1", "t@1", "S@1", "s/1@2", "a:s@1", "@s", "!s", "ss!initial", "s@example.com"]
+)
 def test_any_other_id_is_as_good_as_before(scheduled: Shop, run_id: str) -> None:
     """Whatever characters it holds: what stands before the first @ or ! is compared as a whole, and so is what follows."""
     assert scheduled.producer.put("report", {"month": 7}, run_id=run_id).is_new

@@ -30,7 +30,8 @@ def seen(mark_ms: int, state: bytes = b"") -> Seen:
 def made() -> tuple[Board, Catalogue, Watermarks]:
     """A board, a catalogue that knows the schedule, and watermarks in their first term."""
     board = Board(memoryview(bytearray(8 * board_words(slots=1, inflight=1))).cast("Q"), slots=1, inflight=1)
-    client: Any = SimpleNamespace(board=board, clock=FakeClock(elapsed_ns=1, wall_ms=START_MS + 100 * DAY_MS))
+    clock = FakeClock(elapsed_ns=1, wall_ms=START_MS + 100 * DAY_MS)
+    client: Any = SimpleNamespace(board=board, clock=clock, now_ms=clock.wall_ms)
     catalogue = Catalogue()
     assert catalogue.learn(CREATED.id, 1, pack_definition(CREATED), is_dynamic=True) is None
     marks = Watermarks(Schedules(Keys("test")), client)
