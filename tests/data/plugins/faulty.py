@@ -29,6 +29,13 @@ def flood(number: int) -> None:
         sys.stdout.write(line)
 
 
+def die(words: str) -> None:
+    """End at once, with these last words."""
+    sys.stderr.write(words)
+    sys.stderr.flush()
+    os._exit(3)
+
+
 def run(number: int, params: dict) -> None:
     """Answer a run, or fail to."""
     say(id=number, item={"state": "SUCCESS", "n": 1})
@@ -57,9 +64,7 @@ def run(number: int, params: dict) -> None:
     if FAULT == "both":
         say(id=number, item={}, result=None)
     if FAULT == "dies with what it was started with":
-        sys.stderr.write(f"login of app with {UNSHOWN} refused\n")
-        sys.stderr.flush()
-        os._exit(3)
+        die(f"login of app with {UNSHOWN} refused\n")
     if FAULT == "quotes what it was started with":
         sys.stdout.write(f"login of app with {UNSHOWN} refused\n")
     if FAULT == "counts what it was started with":
@@ -90,9 +95,7 @@ def answer(number: int, method: str, params: dict) -> None:
         say(id=number, result=wrong.get(FAULT, {"pid": os.getpid()}))
     elif method == "verify":
         if FAULT == "tells its request":
-            sys.stderr.write(f"cannot read {json.dumps({'params': params})}\nwith:\n{params['secrets']['key']}\n")
-            sys.stderr.flush()
-            os._exit(3)
+            die(f"cannot read {json.dumps({'params': params})}\nwith:\n{params['secrets']['key']}\n")
         if FAULT == "echoes its request":
             sys.stdout.write(f"cannot read {json.dumps({'params': params})}\n")
             sys.stdout.flush()
