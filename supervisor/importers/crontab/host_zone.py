@@ -1,4 +1,4 @@
-"""The zone that cron of this host runs in: what its libc reads, which is TZ, else /etc/localtime.
+"""The zone that cron of this host runs in: that of /etc/localtime, or of TZ where both agree or there is no such file.
 
 Guarantees
     A zone is named only if its rules are those that libc uses. /etc/timezone, which libc never reads, only chooses

@@ -85,7 +85,7 @@ class ElectionMemory:
         answered_ms, broken_ms, held_until_ms = header.answered_ms, self.broken_ms, self.held_until_ms
         sighted_ms = min(answered_ms, self.led_until_ms or answered_ms)
         duration_ns = (view.duration_ms or timing.duration_ms) * MILLISECOND_NS
-        if self.answered_ns and (view.now_ms - self._redis_ms()) * MILLISECOND_NS > timing.margin_ns:
+        if self.answered_ns and (view.now_ms - self.expected_ms) * MILLISECOND_NS > timing.margin_ns:
             self.stepped_until_ns = self._at.now() + duration_ns  # a living holder renews by the new time meanwhile
         header.answered_ms, self.answered_ns, self.broken_ms = view.now_ms, self._at.now(), 0
         silent_ms = min(broken_ms or view.now_ms, view.now_ms)
