@@ -38,7 +38,7 @@ DURATION_PATTERN = (  # as JSON Schema has it
 SECONDS_MAX = 4e9
 """More than a hundred years: what runs carry."""
 
-_MS_MAX = 2**53  # beyond it a float no longer holds every whole number
+_MS_MAX = 2**51  # far beyond it, seconds in a float are those of another millisecond
 DELAY_S_MAX = 366 * 86_400.0
 _WORDS = re.compile(r"([0-9]{1,9})(weeks?|days?|hours?|hrs?|minutes?|mins?|seconds?|secs?)")
 _EXAMPLES = "write 250ms, 15s, 5m, 2h or 7d"
@@ -60,7 +60,7 @@ def parse_duration(value: Any) -> float:
         raise ValueError(f"{shown(value)} is not a duration: {_hint(value)}")
     milliseconds = sum(Decimal(number) * _UNITS_MS.get(unit, _WEEK_MS) for number, unit in parts)
     if milliseconds != int(milliseconds) or milliseconds > _MS_MAX:
-        raise ValueError(f"{shown(value)} is not a whole number of milliseconds below 2**53: {_EXAMPLES}")
+        raise ValueError(f"{shown(value)} is not a whole number of milliseconds up to 2**51: {_EXAMPLES}")
     return int(milliseconds) / 1000
 
 

@@ -29,11 +29,11 @@ def test_a_number_with_a_unit_is_a_duration(text: object, seconds: float) -> Non
     [
         (5, "write 5s"), (2.5, "write 2.5s"), ("5", "write 5s"), ("5 s", "write 5s"), ("5S", "write 5s"), ("-5s", "write 250ms"),
         ("5sec", "write 5s"), ("", "write 250ms"), (None, "write 250ms"), (True, "write 250ms"), (False, "write 250ms"),
-        ("1h 30m", "write 1h30m"), ("0.5ms", "whole number of milliseconds"), ("9999999999999d", "below 2\\*\\*53"),
+        ("1h 30m", "write 1h30m"), ("4416811340191221ms", "up to"), ("0.5ms", "whole number of milliseconds"), ("9999999999999d", "up to 2\\*\\*51"),
         ("\u0665s", "write 250ms"), (["5s"], "write 250ms"), ("1e3s", "write 250ms"),
         ("2 weeks", "write 2w"), ("pt5m", "write PT5M"), ("P", "write 250ms"), ("PT", "write 250ms"), ("P1DT", "write 250ms"),
         ("P1M", "no fixed length"), ("P1Y2M", "no fixed length"), ("5M", "write 5m"), ("-PT5M", "write 250ms"), ("PT5M30", "write 250ms"),
-        ("P1H", "write 250ms"), ("PT0.0001S", "whole number of milliseconds"), ("P9999999999999D", "below 2\\*\\*53"), ("5s\n", "write 5s"), (float("inf"), "unit"),
+        ("P1H", "write 250ms"), ("PT0.0001S", "whole number of milliseconds"), ("P9999999999999D", "up to 2\\*\\*51"), ("5s\n", "write 5s"), (float("inf"), "unit"),
     ],
 )  # fmt: skip
 def test_what_is_no_duration_says_what_to_write(value: object, remedy: str) -> None:
@@ -42,7 +42,7 @@ def test_what_is_no_duration_says_what_to_write(value: object, remedy: str) -> N
         parse_duration(value)
 
 
-@given(st.integers(0, 2**53))
+@given(st.integers(0, 2**51))
 def test_a_printed_duration_reads_back_exactly(milliseconds: int) -> None:
     """What `config show` prints must configure the same thing."""
     seconds = milliseconds / 1000
