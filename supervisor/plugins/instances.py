@@ -41,6 +41,7 @@ from supervisor.process.command.confinement import confined, home_of
 from supervisor.process.command.spec import CommandRefusedError, Launch, prepare
 from supervisor.roles.worker.attempt.context import Interrupted, SoftTimeout
 from supervisor.settings.sections.plugins import PluginSettings
+from supervisor.telemetry.masking import drop_causes
 
 FOREVER_NS = 1 << 62
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ")
@@ -119,7 +120,8 @@ class InProcess:
     def _blamed(self, phase: str) -> Iterator[None]:
         try:
             yield
-        except OURS:
+        except OURS as error:
+            self._scrub(error)
             raise
         except BaseException as error:  # noqa: BLE001 - whatever a plugin raises, it says that it cannot be used
             text = self._shown(error)
@@ -130,14 +132,20 @@ class InProcess:
         """Let an error of the plugin through as it is, unless it holds a secret or would end this process."""
         try:
             yield
-        except OURS:
+        except OURS as error:
+            self._scrub(error)
             raise
         except BaseException as error:
             if isinstance(error, Exception) and self._is_harmless(error):
                 raise
             raise PluginError(self._shown(error)) from None
 
-    def _is_harmless(self, error: Exception) -> bool:
+    def _scrub(self, error: BaseException) -> None:
+        """Take what shows a secret from an end of a call: a soft timeout meets code that handles an error."""
+        if not self._is_harmless(error):
+            drop_causes(error)
+
+    def _is_harmless(self, error: BaseException) -> bool:
         """Return whether it can be shown as the run's record keeps it: with its text, its notes and its causes."""
         try:
             whole = f"{error}{''.join(traceback.format_exception(error))}"

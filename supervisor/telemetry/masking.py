@@ -282,3 +282,9 @@ class _Masking:
                 return
             self._left -= 1
             yield item
+
+
+def drop_causes(error: BaseException) -> None:
+    """Take the errors behind ``error`` and its notes away: of one that must keep its type, such as a soft timeout."""
+    error.__cause__ = error.__context__ = None
+    vars(error).pop("__notes__", None)

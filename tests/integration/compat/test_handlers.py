@@ -14,17 +14,26 @@ from supervisor.compat.cloudforet import jobs
 from supervisor.compat.cloudforet.tasks import runtime
 from supervisor.compat.cloudforet.tasks.names import NotImportableError
 from supervisor.compat.cloudforet.tasks.redaction import ScrubbedError
-from supervisor.roles.worker.attempt.context import Context
+from supervisor.roles.worker.attempt.context import Context, SoftTimeout
 from supervisor.settings.sections.cloudforet import CloudforetSettings
 from tests.kit.canary import CANARY
 
 HANDLERS = """
 from supervisor.compat.cloudforet import config, schedule_handler
+from tenure import SoftTimeout
 
 
 @schedule_handler
 def fail():
     raise RuntimeError(f"no use of {config.get_global('TOKEN')}")
+
+
+@schedule_handler
+def wait():
+    try:
+        fail()
+    except RuntimeError:
+        raise SoftTimeout
 
 
 @schedule_handler
@@ -120,6 +129,14 @@ def test_what_nobody_marked_as_a_handler_is_not_called(package: Path, name: str)
 
     with pytest.raises(NotImportableError, match=f"old_handlers.{name} is no handler: derive it from BaseScheduler"):
         jobs.run(context(), f"old_handlers.{name}", {"args": ["false"]})
+
+
+def test_a_soft_timeout_of_a_handler_shows_no_token_of_the_error_that_it_was_handling(package: Path) -> None:
+    """One that waits for its next try is within ``except``; the record of its run holds the error behind, too."""
+    (package / "old_tellers.py").write_text(HANDLERS)
+    with pytest.raises(SoftTimeout) as caught:
+        jobs.run(context(), "old_tellers.wait")
+    assert CANARY not in "".join(traceback.format_exception(caught.value))
 
 
 def test_a_handler_that_fails_is_told_without_the_token(package: Path) -> None:

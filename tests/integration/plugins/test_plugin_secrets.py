@@ -11,6 +11,7 @@ import pytest
 
 from supervisor.plugins.contract import PluginError, PluginUnusableError
 from supervisor.plugins.redaction import Masker, mask_of
+from supervisor.roles.worker.attempt.context import SoftTimeout
 from supervisor.settings.sections.plugins import PluginSettings
 from tenure import Plugin
 from tests.integration.plugins.conftest import PluginCalls
@@ -70,6 +71,11 @@ class CappedReports(Plugin):
                 {}[key]
             except KeyError as error:
                 raise RuntimeError("not found") from error
+        if options["how"] == "timeout":
+            try:
+                {}[key]
+            except KeyError:
+                raise SoftTimeout  # noqa: B904 - while it waits for its next try
         if options["how"] == "note":
             noted = ValueError("not found")
             noted.add_note(key)
@@ -95,6 +101,17 @@ def test_no_error_of_a_class_shows_a_secret(desk: PluginCalls, how: str, place: 
     assert record.failures == 1
     for text in (record.reason, *traceback.format_exception(caught.value)):
         assert CANARY not in text
+
+
+@pytest.mark.parametrize("place", ["verify", "run"])
+def test_a_soft_timeout_shows_no_secret_of_the_error_that_code_was_handling(desk: PluginCalls, place: str) -> None:
+    """A plugin that waits for its next try is within ``except``; the record of its run holds the error behind, too."""
+    desk.registry.register(CappedReports)
+    desk.configure("telling", secrets={"key": KEY}, options={"how": "timeout", "in": place})
+
+    with pytest.raises(SoftTimeout) as caught:
+        desk.run("telling")
+    assert CANARY not in "".join(traceback.format_exception(caught.value))
 
 
 def test_a_program_that_ended_is_not_waited_for_while_another_holds_its_pipes(desk: PluginCalls) -> None:

@@ -205,7 +205,9 @@ def guarded(context: Context, hidden: Hidden) -> Iterator[None]:
     with runtime.running(context), masking.hiding(hidden.values):
         try:
             yield
-        except CONTROL:
+        except CONTROL as error:
+            if shows(error, hidden):
+                masking.drop_causes(error)
             raise
         except BaseException as error:
             if not shows(error, hidden):
