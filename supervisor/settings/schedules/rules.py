@@ -95,7 +95,7 @@ def faults_of(name: str, schedule: ScheduleSettings, *, lease_s: float = LEASE_S
         message = (
             f"{format_duration(window_s)} is shorter than two lease durations ({least}), which a hand-over may take"
         )
-        remedy = f"write {least} or more, leave it out for no limit, or missed: skip to make up for nothing"
+        remedy = f"write {least} or more, or leave it out for no limit"
         faults.add((*path, "catchup_window"), message, remedy)
     return faults
 

@@ -9,9 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from supervisor.core.model import Kind, Template
+from supervisor.core.schedules.catchup import Owed, owed
+from supervisor.core.schedules.triggers import trigger_of
 from supervisor.importers.crontab.reader import Entry, Host, Source, read_crontabs
 from supervisor.importers.crontab.yaml_output import to_yaml
 from supervisor.settings.loader import load
+from supervisor.settings.schedules.definitions import definition_of
 from supervisor.settings.schedules.settings import ScheduleSettings
 from supervisor.settings.sections.models import Settings
 
@@ -61,6 +65,32 @@ def test_our_own_loader_reads_back_every_entry(name: str, has_user: bool, tmp_pa
         assert schedule.description == entry.description
         assert (schedule.paused, schedule.pause_reason) == (bool(entry.pause_reason), entry.pause_reason)
         assert {**DEFAULTS, **schedule.args} == arguments(entry)
+
+
+HOUR_MS = 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("cron", "down_hours", "missed"), [("0 3 * * *", 5, 1), ("0 * * * *", 5, 5), ("0 3 * * *", 53, 3)]
+)
+def test_what_was_due_while_no_tree_ran_is_not_made_up_for(
+    cron: str, down_hours: int, missed: int, tmp_path: Path
+) -> None:
+    """As in cron: neither one time nor several; what an ordinary hand-over delays is run."""
+    found = read_crontabs([Source("tab", "tab", f"{cron} backup", has_user=False)], Host(timezone="UTC", user="root"))
+    ((name, schedule),) = loaded(found.entries, tmp_path).items()
+    definition = definition_of(name, schedule, Template(job="shell.command", kind=Kind.SYNC))
+    mark_ms = HOUR_MS  # 01:00
+
+    def ask(now_ms: int) -> Owed | None:
+        return owed(definition, trigger_of(definition), mark_ms=mark_ms, now_ms=now_ms, on_time_grace_ms=10_000)
+
+    late = ask(mark_ms + down_hours * HOUR_MS + 120_000)
+    assert late is not None
+    assert (late.nominals, sum(late.missed.values())) == ((), missed)
+    soon = ask(3 * HOUR_MS + 9_000)
+    assert soon is not None
+    assert soon.nominals == (3 * HOUR_MS,)
 
 
 def test_the_text_is_what_a_person_would_write() -> None:

@@ -235,7 +235,7 @@ def test_placeholders_are_checked_and_kept(known: Registry) -> None:
         ({"every": "1h", "max_catchup": 10_001}, "a.max_catchup: must be at most 10000, got 10001"),
         ({"every": "1h", "jitter": 30}, "a.jitter: is not a duration, got 30; write 30s if seconds are meant"),
         ({"every": "1h", "catchup_window": "-1s"}, "a.catchup_window: is not a duration, got '-1s'"),
-        ({"every": "1h", "catchup_window": "0s"}, "a.catchup_window: 0s is shorter than two lease durations (10s), which a hand-over may take; write 10s or more, leave it out for no limit, or missed: skip to make up for nothing"),
+        ({"every": "1h", "catchup_window": "0s"}, "a.catchup_window: 0s is shorter than two lease durations (10s), which a hand-over may take; write 10s or more, or leave it out for no limit"),
         ({"every": "1h", "paused": "yes"}, "a.paused: must be true or false, got 'yes'"),
         ({"every": "1h", "labels": {"a": 1}}, "a.labels.a: must be text, got 1; quote it"),
         ({"every": "1h", "renamed_from": "a"}, "a.renamed_from: 'a' is this schedule itself"),
