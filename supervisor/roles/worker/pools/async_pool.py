@@ -323,7 +323,7 @@ class AsyncPool:
         lag_s = max(0.0, now_s - self._beat_due_s)
         self._presence.beat(round(lag_s * 1e6))
         metrics.LOOP_LAG_SECONDS.labels("worker").observe(lag_s)
-        self._signals.take()
+        self._signals.take(is_idle=self._runs.is_empty)
         self.poll_board()
         self._runtime.flush()
         self._runtime.tick()

@@ -3,20 +3,36 @@
 Guarantees
     A signal whose action a job changed for the process, or put back to the default, is handled by the loop again from
     the end of the next run, 0.2 s later at the latest: it would end the process with all its runs, or raise in
-    another's. A handler that it took away is called behind the pool's action from then on, by the loop.
+    another's. Each handler that the loop took away (the last ``OTHERS_MAX`` of a signal) is called behind the pool's
+    action, by the loop, until the job puts back what it had found there, or no run is left here.
     Actions are called in the context of the pool, whichever run ended when its signal was taken back.
 """
 
 from __future__ import annotations
 
 import asyncio
+import signal
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextvars import copy_context
-from functools import partial
 from importlib import import_module
 from signal import Signals
+from typing import NamedTuple
 
+OTHERS_MAX = 8
 _handler_of = import_module("_signal").getsignal  # asked for each run: without the search for an enum that fits
+
+
+class _Waking:
+    """Handler that leaves a signal to the loop, which a descriptor wakes. One that a job puts back tells which job."""
+
+    def __call__(self, number: int, frame: object) -> None:
+        pass
+
+
+class _Other(NamedTuple):
+    found: object  # what the job found in place of its own
+    handler: Callable[[int, None], object]
 
 
 class LoopSignals:
@@ -25,19 +41,35 @@ class LoopSignals:
     def __init__(self, actions: Mapping[Signals, Callable[[], None]]) -> None:
         """Build it; ``actions`` are called in the loop, by signal."""
         self._actions = actions
-        self._handler: object = None  # of the loop, the same for all
+        self._seen: dict[Signals, object] = {}
+        self._others: defaultdict[Signals, list[_Other]] = defaultdict(list)
+        self._of_loop: object = None  # the same for all signals
         self._context = copy_context()
 
-    def take(self) -> None:
-        """Handle those signals that others do, or nobody."""
-        for number, action in self._actions.items():
-            if (found := _handler_of(number)) != self._handler:
-                handle = partial(_handle, number, action, found)
-                self._context.run(asyncio.get_running_loop().add_signal_handler, number, handle)
-                self._handler = _handler_of(number)
+    def take(self, *, is_idle: bool = False) -> None:
+        """Handle those signals that others do, or nobody; ``is_idle``: no run is left that may have set a handler."""
+        for number in self._actions:
+            if (found := _handler_of(number)) != self._seen.get(number):
+                self._take(number, found)
+        if is_idle and self._others:
+            self._others.clear()
 
+    def _take(self, number: Signals, found: object) -> None:
+        others = [other for other in self._others[number] if other.found != found]
+        if callable(found) and found != self._of_loop and not isinstance(found, _Waking):
+            others.append(_Other(self._seen.get(number), found))
+        self._others[number] = others[-OTHERS_MAX:]
+        self._seen[number] = found
+        if found == self._of_loop:
+            return  # a job handles it by the loop, until it removes its handler
+        self._context.run(asyncio.get_running_loop().add_signal_handler, number, self._handle, number)
+        self._of_loop = _handler_of(number)
+        self._seen[number] = waking = _Waking()
+        signal.signal(number, waking)
+        signal.siginterrupt(number, False)  # noqa: FBT003 - its parameters have no names
 
-def _handle(number: int, action: Callable[[], None], other: object) -> None:
-    action()
-    if callable(other):
-        other(number, None)
+    def _handle(self, number: Signals) -> None:
+        self._actions[number]()
+        self.take()  # a handler that was put back meanwhile is called no more
+        for other in tuple(self._others[number]):
+            other.handler(number, None)

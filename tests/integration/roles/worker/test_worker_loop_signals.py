@@ -47,6 +47,79 @@ def test_a_signal_that_is_taken_back_at_the_end_of_a_run_is_handled_outside_of_i
     assert (seen, heard) == ([None], [signal.SIGUSR2])
 
 
+class Desk:
+    """The signals of a pool in a loop of its own, and jobs that handle SIGUSR2 beside it."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self.signals = LoopSignals({signal.SIGUSR2: lambda: self.heard.append("pool")})
+        self.signals.take()
+
+    def handle(self, name: str) -> object:
+        """Set a handler as a job does, which the loop takes away; return what the job found."""
+        found = signal.signal(signal.SIGUSR2, lambda *_: self.heard.append(name))
+        self.signals.take()
+        return found
+
+    async def send(self) -> list[str]:
+        """Return who was called, in order."""
+        self.heard.clear()
+        signal.raise_signal(signal.SIGUSR2)
+        while "pool" not in self.heard:  # noqa: ASYNC110 - set by a callback
+            await asyncio.sleep(0.01)
+        return self.heard.copy()
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run])
+def test_handlers_of_jobs_are_called_until_each_job_puts_back_what_it_found(run: Callable[..., None]) -> None:
+    """In any order; one that is put back is of a run that ended, and would meet its neighbours at a stop."""
+
+    async def work() -> None:
+        desk = Desk()
+        first, second = desk.handle("first"), desk.handle("second")
+        loop = asyncio.get_running_loop()
+        assert await desk.send() == ["pool", "first", "second"]
+        loop.add_signal_handler(signal.SIGUSR2, lambda: None)
+        loop.remove_signal_handler(signal.SIGUSR2)  # another job, for a while
+        desk.signals.take()
+        assert await desk.send() == ["pool", "first", "second"]
+        signal.signal(signal.SIGUSR2, first)  # type: ignore[arg-type]
+        assert await desk.send() == ["pool", "second"]
+        signal.signal(signal.SIGUSR2, second)  # type: ignore[arg-type]
+        desk.signals.take()
+        assert await desk.send() == ["pool"]
+        desk.handle("left behind")
+        desk.signals.take(is_idle=True)
+        assert await desk.send() == ["pool"]
+
+    before = signal.getsignal(signal.SIGUSR2)
+    run(work())
+    signal.signal(signal.SIGUSR2, before)
+
+
+def test_a_handler_that_puts_the_former_one_back_and_sends_its_signal_again_does_so_once() -> None:
+    """As that of coverage.py for SIGTERM: the loop called action and handler again and again."""
+
+    async def work() -> None:
+        desk = Desk()
+
+        def pass_on(number: int, _frame: object) -> None:
+            desk.heard.append("job")
+            signal.signal(number, found)
+            signal.raise_signal(number)
+
+        found = signal.signal(signal.SIGUSR2, pass_on)
+        desk.signals.take()
+        await desk.send()
+        while desk.heard.count("pool") < 2:  # noqa: ASYNC110 - set by a callback
+            await asyncio.sleep(0.01)
+        assert desk.heard == ["pool", "job", "pool"]
+
+    before = signal.getsignal(signal.SIGUSR2)
+    uvloop.run(work())
+    signal.signal(signal.SIGUSR2, before)
+
+
 @pytest.mark.server
 @pytest.mark.parametrize("taken", ["by the loop", "by the process", "by a handler that exits"])
 def test_a_coroutine_that_handled_sigterm_for_a_while_leaves_the_stop_of_its_worker_as_it_was(
