@@ -234,7 +234,8 @@ async def _read(response: aiohttp.ClientResponse, masked: Sequence[str]) -> Http
 
 def _forms(secret: str) -> Iterator[str]:
     """Yield a secret, and the credential within ``Bearer <credential>``, as servers write them into their answers."""
-    for text in (secret, secret.rpartition(" ")[2] or secret):
+    bare = secret.strip()  # as servers read a header
+    for text in (secret, bare, bare.rpartition(" ")[2]):
         yield text
         for escaped in (dumps(text)[1:-1], dumps(text, ensure_ascii=False)[1:-1]):
             yield escaped

@@ -1,10 +1,11 @@
 """Takes the secrets of a plugin out of texts that people will read.
 
 Guarantees
-    A secret is found as it is, as JSON writes it once or twice, as Python shows it, and each of its lines alone:
-    programs quote a request that they cannot read, and keys have several lines.
+    A secret is found as it is, without white space around it, as JSON writes it once or twice, as Python shows it, and
+    each of its lines alone: programs quote a request that they cannot read, and keys have several lines.
     Settings that are shown to nobody are masked like secrets, however the plugin is given them: the environment, words
-    of the command, options from references. A task is refused for those alone that are certain to be secrets.
+    of the command, options from references or under the name of a secret. A task is refused for those alone that are
+    certain to be secrets.
 
 Does not guarantee
     Anything of a secret, or a line of one, that is shorter than these limits, or that is in another encoding.
@@ -83,9 +84,9 @@ def _unshown(settings: PluginSettings, references: Mapping[SettingPath, str]) ->
         if ("command", index) in references or not _is_ordinary(word, settings.cwd):
             flag, _, value = word.partition("=") if word.startswith("-") else (before, "", word)
             yield ("command", index), flag if flag.startswith("-") else "", value or word[2:]  # -pVALUE
-    for path in references:
-        if path[0] == "options" and isinstance(text := _at(settings.options, path[1:]), str):
-            yield path, str(path[-1]), text
+    for path, name, text in _texts(settings.options, ("options",), ""):
+        if path in references or is_secret_name(name):
+            yield path, name, text
 
 
 def _is_ordinary(word: str, cwd: str | None) -> bool:
@@ -97,12 +98,16 @@ def _is_ordinary(word: str, cwd: str | None) -> bool:
     return False
 
 
-def _at(value: Any, path: SettingPath) -> Any:
-    with suppress(LookupError, TypeError):
-        for step in path:
-            value = value[step]
-        return value
-    return None
+def _texts(value: Any, path: SettingPath, name: str) -> Iterator[tuple[SettingPath, str, str]]:
+    """Yield the path, the name and the text of each text in ``value``; items of a list have the name of the list."""
+    if isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _texts(item, (*path, key), str(key))
+    elif isinstance(value, list | tuple):
+        for index, item in enumerate(value):
+            yield from _texts(item, (*path, index), name)
+    elif isinstance(value, str):
+        yield path, name, value
 
 
 def _read(written: str, text: str) -> Iterator[tuple[bool, str]]:
@@ -116,8 +121,9 @@ def _read(written: str, text: str) -> Iterator[tuple[bool, str]]:
 
 
 def _parts(secret: str, least: int = SECRET_CHARS_MIN) -> Iterator[str]:
-    if len(secret) >= least and secret.lower() not in SWITCHES:
-        yield secret
+    for text in {secret, secret.strip()}:  # programs take away the line end that a file or variable has
+        if len(text) >= least and text.lower() not in SWITCHES:
+            yield text
     lines = secret.splitlines()
     if len(lines) > 1:
         yield from (line for line in map(str.strip, lines) if len(line) >= WORD_CHARS_MIN)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from supervisor.plugins.contract import PluginError, PluginUnusableError
 from supervisor.plugins.redaction import Masker, mask_of
@@ -155,6 +156,24 @@ def test_a_secret_beside_a_value_that_holds_what_parts_them_is_masked(written: s
 
     assert mask(f"login with {CANARY} refused") == "login with *** refused"
     assert mask.finds_in(CANARY)
+
+
+@pytest.mark.parametrize("written", [f"{CANARY}\n", f" {CANARY} ", f"{CANARY}\r\n"])
+def test_a_secret_is_masked_as_programs_use_it_without_the_white_space_around_it(written: str) -> None:
+    """A variable of a Kubernetes secret ends with the line end of the file that it was made from."""
+    mask = mask_of(PluginSettings(command=("/bin/program",), secrets={"key": SecretStr(written)}), {})
+
+    assert mask(f"login of app: {CANARY}") in {"login of app: ***", "login of app:***"}
+    assert mask.finds_in(CANARY)
+
+
+def test_a_literal_option_under_the_name_of_a_secret_is_one() -> None:
+    """`/configz` hides it too, wherever it stands; other options are in tasks and messages."""
+    options = {"password": CANARY, "accounts": [{"api_key": [f"{CANARY}-2"], "region": "eu-central-1"}]}
+    mask = mask_of(PluginSettings(command=("/bin/program",), options=options), {})
+
+    assert mask(f"{CANARY} of eu-central-1, {CANARY}-2") == "*** of eu-central-1, ***"
+    assert mask.finds_in(f'{{"login":"app/{CANARY}"}}')
 
 
 HELD = "held-7Qm2!xZ"
