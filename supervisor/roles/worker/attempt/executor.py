@@ -15,8 +15,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import InitVar, dataclass
 from functools import partial
+from types import CoroutineType
 from typing import Any, cast
 
 import msgspec
@@ -231,7 +233,9 @@ class Executor:
         self.ends.began(fetched, waited_s)
 
     def succeed(self, execution: Execution, value: Any) -> Ack:
-        """Return the acknowledgement of a job that returned ``value``."""
+        """Return the acknowledgement of a job that returned ``value``; a coroutine means that its work was not done."""
+        if type(value) is CoroutineType:
+            return self.fail(execution, never_awaited(value))
         result = None
         if value is not None and execution.fetched.envelope.template.result_ttl_s > 0:
             result = encoded_result(execution.fetched, value)
@@ -324,3 +328,11 @@ def _left(execution: Execution, context: Context) -> dict[str, Any]:
     leavings = leavings or Leavings()
     left_behind = leavings.pack(children=children, follow=follow, keep_s=context.result_ttl_s)
     return {"children": children, "left_behind": left_behind, "history_note": leavings.note}
+
+
+def never_awaited(value: Any) -> TypeError:
+    """Return the error of a job that returned an awaitable instead of awaiting it."""
+    if type(value) is CoroutineType:
+        with suppress(BaseException):  # it may have been begun, and have code that runs at its end
+            value.close()
+    return TypeError("the job returned an awaitable that nobody awaits; await it there, and define jobs with async def")

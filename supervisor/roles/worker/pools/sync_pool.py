@@ -23,15 +23,14 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
-from types import CoroutineType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import structlog
 
 from supervisor.core.effects import drive
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.context import Interrupted
-from supervisor.roles.worker.attempt.executor import Execution
+from supervisor.roles.worker.attempt.executor import Execution, never_awaited
 from supervisor.roles.worker.polling.poll import FAST_S, Pace
 from supervisor.roles.worker.pools.signals import Demand, Interrupts, Relief
 from supervisor.roles.worker.process.heartbeat import STORE_ERRORS, Original
@@ -278,7 +277,7 @@ class SyncPool:
             self._original.must_be(execution.spec.name)
             self._presence.done(key)
             if issubclass(type(value), Awaitable):  # asked of its type: a proxy answers by code of its own
-                ack = executor.fail(execution, _never_awaited(value))
+                ack = executor.fail(execution, never_awaited(value))
             else:
                 ack = executor.succeed(execution, value)
         finally:
@@ -318,10 +317,3 @@ class SyncPool:
             drive(self._runtime.leave(self._interrupted), partial(self._store.run, timeout_s=LAST_WORDS_S))
         except STORE_ERRORS as error:
             log.warning("worker_left_runs_to_agent", error=str(error))
-
-
-def _never_awaited(value: Any) -> TypeError:
-    if type(value) is CoroutineType:
-        with suppress(BaseException):  # it was begun, and has code that runs at its end
-            value.close()
-    return TypeError("a job in a sync pool returned an awaitable; define it with async def, so that it is awaited")

@@ -87,6 +87,18 @@ def test_a_result_that_cannot_be_kept_does_not_fail_the_run(stage: Stage, value:
     assert [entry["event"] for entry in logs if entry["log_level"] == "warning"] == ["run_result_dropped"]
 
 
+def test_a_run_whose_job_returned_a_coroutine_failed(stage: Stage) -> None:
+    """Nobody awaits it, as where a middleware forgets to: the work was not done, and is not told as done."""
+
+    async def work() -> None:
+        raise AssertionError
+
+    ack = stage.executor.succeed(stage.begin(fetched()), work())
+
+    assert ack.outcome is not Outcome.OK
+    assert "returned an awaitable that nobody awaits" in str(ack.error)
+
+
 class Nameless(Exception):  # noqa: N818 - a name that says what it is
     """Cannot be shown."""
 
