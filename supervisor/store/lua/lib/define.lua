@@ -186,7 +186,8 @@ local function define(i, set, now)
       keep_floor(id, old_json, FLOOR_MS)
     end
     retime(d, revision, now)
-  elseif revision and is_spent(id, old_json) then -- if this lets it go on, what was due meanwhile is not made up for
+  end
+  if revision and is_spent(id, old_json) then -- if this lets it go on, what was due meanwhile is not made up for
     redis.call('HSET', keys.schedule_mark, id, whole(math.max(mark_of(id), now)))
   end
   list_follower(id, old_json, json)

@@ -150,11 +150,13 @@ def test_a_completed_schedule_that_may_run_on_does() -> None:
         [{"every_ms": None, "at_ms": EPOCH_MS + s * 1000} for s in (10, 30)],
         [{"end_at_ms": EPOCH_MS + s * 1000} for s in (10, 30)],
         [{"max_runs": n} for n in (1, 2)],
+        [{"max_runs": 1}, {"max_runs": 2, "end_at_ms": EPOCH_MS + 90_000}],
+        [{"max_runs": 1}, {"max_runs": 2, "every_ms": None, "cron": "*/10 * * * * *"}],
     ],
-    ids=["at", "end_at", "max_runs"],
+    ids=["at", "end_at", "max_runs", "max_runs and end_at", "max_runs and spelling"],
 )
 def test_an_edit_that_lets_a_completed_schedule_go_on_counts_from_its_moment_though_nobody_leads(
-    lives: list[dict[str, int]],
+    lives: list[dict[str, Any]],
 ) -> None:
     """What is due between the edit and the next look of a leader is owed, and nothing that was due before the edit."""
     with planned(every(1000, "other")) as plan:
