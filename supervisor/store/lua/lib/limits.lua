@@ -202,14 +202,14 @@ local function leave_line(queue, id, data)
 end
 
 -- Put runs, the oldest first, in front of all that wait in the line of a rate.
-local LINE_MS = 86400000
+local LINE_MS, RATE_LINE_MS = 86400000, 2592000000 -- a pause of weeks leaves those that wait for a rate in their order
 local function lead_line(line, ids)
   local first = redis.pcall('ZRANGE', line, 0, 0, 'WITHSCORES')[2]
   first = (tonumber(first or nil) or 1000 * now_ms()) - #ids - 1
   for n, id in ipairs(ids) do
     redis.pcall('ZADD', line, whole(first + n), id)
   end
-  redis.pcall('PEXPIRE', line, LINE_MS)
+  redis.pcall('PEXPIRE', line, RATE_LINE_MS)
 end
 
 -- A run that comes back unfinished is the oldest of those that wait: it goes to the head of the line of its rate, and to that

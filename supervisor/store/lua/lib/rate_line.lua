@@ -106,12 +106,14 @@ local function write_lines()
     end
     if #line.joined > 0 then
       redis.call('ZADD', key, 'NX', unpack(line.joined))
-      redis.call('PEXPIRE', key, LINE_MS)
     end
     local dues, heads = {}, line.bucket and redis.call('ZRANGE', key, 0, STEP_MIN - 1) or {}
     for n, id in ipairs(heads) do
       local due_us = math.max(line.bucket.tat, t.now_us) + n * line.step - line.per_us
       dues[2 * n - 1], dues[2 * n] = whole(math.ceil(math.max(due_us, t.now_us) / 1000)), id
+    end
+    if #line.joined + #dues > 0 then
+      redis.call('PEXPIRE', key, RATE_LINE_MS)
     end
     if #dues > 0 then
       read('ZADD', keys.later(line.queue), 'XX', 'LT', unpack(dues))

@@ -338,5 +338,8 @@ local function lane_of(queue, id, data, att)
   local attempts, crashes = charges(att)
   if att and is_accused(queue, id, crashes) then return keys.suspect(queue, string.sub(head_of(data), 1, 1)), false end
   local header = header_of(data)
-  return ready(queue, data), attempts > 0 and not has_asked(queue, id) or (header ~= nil and limits_in(header).rate ~= nil)
+  local rate = header and limits_in(header).rate
+  local line = rate and keys.rate(queue, string.sub(head_of(data), 1, 1), rate)
+  local is_older = attempts > 0 and not has_asked(queue, id) or line and tonumber(redis.pcall('ZSCORE', line, id) or nil) ~= nil
+  return ready(queue, data), is_older or false
 end
