@@ -33,7 +33,7 @@ ENTRIES_MAX = 1000
 PAGES_MAX = 10_000
 PAUSE_S, PAUSE_S_MAX = 0.01, 0.25  # between two questions whether another process has computed it
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,128}", re.ASCII)
-_KEY = re.compile(r"[!-~]{1,200}", re.ASCII)
+_KEY = re.compile(r"(?!#)[!-~]{1,200}", re.ASCII)  # what begins with # is the digest of another
 _PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _NONCE_BYTES = 12
 _CLOCK = SystemClock()
@@ -94,7 +94,7 @@ class Kept:
         """
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        key = _PLACEHOLDER.sub(lambda found: self._text(bound.arguments[found[1]]), self._pattern) or "-"
+        key = _PLACEHOLDER.sub(lambda found: self._text(bound.arguments[found[1]]), self._pattern)
         return key if _KEY.fullmatch(key) else f"#{blake2b(key.encode(), digest_size=16).hexdigest()}"
 
     def key_to_delete(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:

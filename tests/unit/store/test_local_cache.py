@@ -6,6 +6,7 @@ import re
 import sys
 import threading
 from collections.abc import Iterator
+from hashlib import blake2b
 
 import pytest
 
@@ -125,6 +126,18 @@ def test_no_argument_makes_the_key_of_another_call(key: str) -> None:
     for a in texts:
         for b in texts:
             assert pair(a, b) == [a, b]
+
+
+def test_no_text_is_the_key_of_another_one() -> None:
+    """One that is no plain ASCII is kept under its digest, which is a text, too."""
+
+    @cached(key="{user}", ttl=60, scope="local")
+    def profile(user: str) -> str:
+        return user
+
+    texts = ["Müller", "a b", "x" * 201, "", "-", "#"]
+    texts += [f"#{blake2b(text.encode(), digest_size=16).hexdigest()}" for text in texts]
+    assert [profile(text) for text in texts] == texts
 
 
 def test_delete_of_a_method_needs_its_object() -> None:
