@@ -165,8 +165,10 @@ def _in_order(value: Any, order: Literal["deterministic", "sorted"]) -> Any:
     elif is_dataclass(value) and not isinstance(value, type):
         value = {each.name: getattr(value, each.name) for each in fields(value)}
     if isinstance(value, Mapping):
-        keys = msgspec.to_builtins(dict.fromkeys(value), str_keys=True)
-        return {key: _in_order(each, order) for key, each in zip(keys, value.values(), strict=True)}
+        named_items = (  # one by one: 1 and "1" are the same key, of which the last counts, as where JSON is read
+            (name, each) for key, each in value.items() for name in msgspec.to_builtins({key: None}, str_keys=True)
+        )
+        return {name: _in_order(each, order) for name, each in named_items}
     return value
 
 

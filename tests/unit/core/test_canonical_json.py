@@ -107,6 +107,7 @@ def test_keys_are_those_of_every_version(value: Any, everything: str, named: str
         ({2: "b", 1: "a"}, '{"1":"a","2":"b"}'),
         ({UUID(int=3): 1, date(2026, 1, 2): {1.5: 2}}, f'{{"{UUID(int=3)}":1,"2026-01-02":{{"1.5":2}}}}'),
         ({Colour.RED: 1, Colour.BLUE: 2}, '{"b":2,"x":1}'),
+        ({1: "first", "1": "last"}, '{"1":"last"}'),
         ({"a", 2, None}, '["a",2,null]'),
         ([{Colour.RED, Colour.BLUE}], '[["b","x"]]'),
         (Point({2: 1}, {1, "a"}), '{"x":["a",1],"y":{"2":1}}'),
