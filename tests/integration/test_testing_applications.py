@@ -151,6 +151,16 @@ def test_waiting_for_a_run_executes_it_and_never_hangs(enqueued: Callable[..., A
         tenure.Run[str](later).result()
 
 
+async def test_awaiting_a_run_executes_it_and_never_hangs(enqueued: Callable[..., Any]) -> None:
+    """An endpoint of an application may await the result of a run, of a plain job or a coroutine."""
+    now = await tenure.enqueue_async("mail.send", {"to": "ada"})
+    later = await tenure.enqueue_async("mail.send", {"to": "bob"}, delay="1h")
+
+    assert await tenure.Run[str](now).result_async() == "sent to ada"
+    with pytest.raises(RunTimeoutError):
+        await tenure.Run[str](later).result_async()
+
+
 def test_after_the_test_the_producer_in_use_is_what_it_was(tenure_cluster: ClusterFactory) -> None:
     """A cluster ends with its test."""
     with ClusterFactory() as factory:

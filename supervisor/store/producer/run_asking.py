@@ -234,10 +234,14 @@ class RunQueries:
     async def answer_async(self, effects: Effects[T], run_id: str = "", queue: str = "") -> T:
         """Drive ``effects`` in the running event loop."""
         woken = asyncio.Event()
+        act = self._in_place_of_waiting
+        stand_in = None if act is None else self._stand_in(act)
 
         async def execute(effect: Call[Any] | WaitForEnd) -> Any:
             if isinstance(effect, Call):
                 return await self._run_async(effect)
+            if stand_in is not None:
+                return next(stand_in)
             self.waits.listen()
             if effect.is_deaf:
                 await asyncio.sleep(self._left_s(effect) or 0)
