@@ -37,7 +37,7 @@ RETIREMENT_NS_MIN = SECOND_NS  # `grace: 0s` is for a stop of the tree; one that
 _EX_OSERR = 71
 _CLEAN_WHEN_ASKED = {0, 75}
 _NOTHING_TO_LOSE = frozenset({Group.WEB, Group.SCHEDULER})  # a scheduler fires in one step, or not at all
-_CARRIERS = frozenset({Group.EMBEDDED, Group.AGENT})  # without them, nobody keeps the sessions of draining workers
+_CARRIERS = frozenset({Group.EMBEDDED, Group.AGENT, Group.WEB})  # keep sessions of draining workers, and tell of them
 _SIGNALS = {Action.TERM: Signals.SIGTERM, Action.QUIT: Signals.SIGQUIT, Action.ABORT: Signals.SIGABRT}
 
 
