@@ -58,11 +58,11 @@ class AsyncPool:
         self._wake = asyncio.Event()
         self._may_listen = asyncio.Event()
         self._quit = asyncio.Event()
-        self._runs = AsyncRuns(runtime, on_ended=self._on_ended)
-        self._loop_watch = LoopWatch(running=self._runs.names, queue_of=self._runs.queue_of, is_sampling=takes_signals)
         actions = {signal.SIGTERM: self.drain, signal.SIGQUIT: self.quit}
         actions |= dict.fromkeys((signal.SIGURG, signal.SIGUSR2), self.poll_board)
         self._signals = LoopSignals(actions if takes_signals else {})
+        self._runs = AsyncRuns(runtime, on_begin=self._signals.take, on_ended=self._on_ended)
+        self._loop_watch = LoopWatch(running=self._runs.names, queue_of=self._runs.queue_of, is_sampling=takes_signals)
         # A turn that carries so many waits for no others.
         self._company = max(min(COMPANY, runtime.concurrency), runtime.concurrency // 2)
         self._flush_timer: asyncio.TimerHandle | None = None

@@ -36,15 +36,15 @@ _EARLY_S = 0.001  # loop timers may fire early
 class AsyncRuns:
     """Runs that one event loop executes."""
 
-    def __init__(self, runtime: WorkerRuntime, *, on_ended: Callable[[], None]) -> None:
-        """Build it; ``on_ended`` is called after each end, when the pool has data for Redis."""
+    def __init__(self, runtime: WorkerRuntime, *, on_begin: Callable[[], None], on_ended: Callable[[], None]) -> None:
+        """Build it; ``on_begin`` is called before each job, ``on_ended`` after it, when the pool has data for Redis."""
         self._runtime = runtime
         self._clock = runtime.clock
         self._executor = runtime.executor
         self._polls = runtime.polls
         self._presence = runtime.presence
         self._concurrency = runtime.concurrency
-        self._on_ended = on_ended
+        self._on_begin, self._on_ended = on_begin, on_ended
         self._running: dict[RunKey, Execution] = {}
         self._held: deque[Execution] = deque()  # fetched, and waiting to be started
         self._starts_max = -(-runtime.concurrency // 2)  # in one turn of the loop
@@ -170,6 +170,7 @@ class AsyncRuns:
     async def _execute(self, execution: Execution) -> None:
         """Call the job, and report how it ended."""
         execution.has_begun = True
+        self._on_begin()
         self._original.must_be(execution.spec.name)
         log_as(execution, self._runtime.outputs)
         try:

@@ -2,9 +2,9 @@
 
 Guarantees
     A signal whose action a job changed for the process, or put back to the default, is handled by the loop again from
-    the end of the next run, 0.2 s later at the latest: it would end the process with all its runs, or raise in
+    the next begin or end of a run, 0.2 s later at the latest: it would end the process with all its runs, or raise in
     another's. Each handler that the loop took away (the last ``OTHERS_MAX`` of a signal) is called behind the pool's
-    action, by the loop, until the job puts back what it had found there, or no run is left here.
+    action, by the loop, until the job puts back what it had found there or the default, or no run is left here.
     Actions are called in the context of the pool, whichever run ended when its signal was taken back.
 """
 
@@ -56,6 +56,8 @@ class LoopSignals:
 
     def _take(self, number: Signals, found: object) -> None:
         others = [other for other in self._others[number] if other.found != found]
+        if found == signal.SIG_DFL and others and asyncio.get_running_loop().remove_signal_handler(number):
+            others.pop()  # a job put the default back; the loop has no handler left where it does so for a job
         if callable(found) and found != self._of_loop and not isinstance(found, _Waking):
             others.append(_Other(self._seen.get(number), found))
         self._others[number] = others[-OTHERS_MAX:]
@@ -69,7 +71,9 @@ class LoopSignals:
         signal.siginterrupt(number, False)  # noqa: FBT003 - its parameters have no names
 
     def _handle(self, number: Signals) -> None:
+        known = tuple(self._others[number])  # one that is met later was called as the process's own
         self._actions[number]()
-        self.take()  # a handler that was put back meanwhile is called no more
-        for other in tuple(self._others[number]):
-            other.handler(number, None)
+        for other in known:
+            self.take()  # a handler that was put back meanwhile is called no more
+            if any(each is other for each in self._others[number]):
+                other.handler(number, None)

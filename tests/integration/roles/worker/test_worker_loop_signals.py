@@ -88,6 +88,10 @@ def test_handlers_of_jobs_are_called_until_each_job_puts_back_what_it_found(run:
         signal.signal(signal.SIGUSR2, second)  # type: ignore[arg-type]
         desk.signals.take()
         assert await desk.send() == ["pool"]
+        desk.handle("third")
+        signal.signal(signal.SIGUSR2, signal.SIG_DFL)  # in place of what it had found
+        desk.signals.take()
+        assert await desk.send() == ["pool"]
         desk.handle("left behind")
         desk.signals.take(is_idle=True)
         assert await desk.send() == ["pool"]
@@ -114,6 +118,26 @@ def test_a_handler_that_puts_the_former_one_back_and_sends_its_signal_again_does
         while desk.heard.count("pool") < 2:  # noqa: ASYNC110 - set by a callback
             await asyncio.sleep(0.01)
         assert desk.heard == ["pool", "job", "pool"]
+
+    before = signal.getsignal(signal.SIGUSR2)
+    uvloop.run(work())
+    signal.signal(signal.SIGUSR2, before)
+
+
+def test_a_handler_that_the_process_called_itself_is_not_called_again_for_the_same_signal() -> None:
+    """One that a job has just set; a second call means at once to many servers."""
+
+    async def work() -> None:
+        desk = Desk()
+        calls: list[str] = []
+        found = signal.signal(signal.SIGUSR2, lambda *_: calls.append("job"))
+        signal.raise_signal(signal.SIGUSR2)
+        while "pool" not in desk.heard:  # noqa: ASYNC110 - set by a callback
+            await asyncio.sleep(0.01)
+        assert calls == ["job"]
+        assert await desk.send() == ["pool"]
+        assert calls == ["job", "job"]
+        signal.signal(signal.SIGUSR2, found)
 
     before = signal.getsignal(signal.SIGUSR2)
     uvloop.run(work())
