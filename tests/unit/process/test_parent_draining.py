@@ -28,8 +28,7 @@ def manner(victim: str, died_after_s: float) -> Callable[[str, int], Manner]:
 
 @pytest.mark.parametrize("victim", ["agent", "server", "web"])
 def test_who_carries_draining_workers_is_replaced_when_it_dies(victim: str) -> None:
-    """Without beats another replica would take a session, and run what is still running here; without the web child
-    nobody would answer probes, and events would be neither sent nor counted."""
+    """Without beats another replica would run what is still running here; without the web child nobody answers probes."""
     world = make_world(manner(victim, STOP_S + 1), has_server=True)
     world.at(STOP_S, Signals.SIGTERM)
 

@@ -74,7 +74,9 @@ def test_whatever_children_do_no_slot_has_two_processes_and_every_stop_ends(
     if second_s is not None and second_s >= 0.25 and asked_s > stop_s - 0.01:
         assert world.elapsed_s <= stop_s + second_s + 0.5 + 0.001
     late = [each for each in world.kernel.history if each.started_ns > world.board.header.stop_started_ns]
-    assert {each.spec.group for each in late} <= {Group.AGENT, Group.EMBEDDED, Group.WEB}, "they serve draining workers, or tell of them"
+    assert {each.spec.group for each in late} <= {Group.AGENT, Group.EMBEDDED, Group.WEB}, (
+        "they serve draining workers, or tell of them"
+    )
 
 
 WISHES = st.lists(
@@ -120,7 +122,9 @@ def test_whatever_people_wish_of_pools_the_stop_ends_and_nothing_is_started_afte
     asked_s = (world.board.header.stop_started_ns - START_NS) / SECOND_NS
     assert world.elapsed_s <= asked_s + grace_s + 3.5
     late = [each for each in world.kernel.history if each.started_ns > world.board.header.stop_started_ns]
-    assert {each.spec.group for each in late} <= {Group.AGENT, Group.WEB}, "they serve draining workers, or tell of them"
+    assert {each.spec.group for each in late} <= {Group.AGENT, Group.WEB}, (
+        "they serve draining workers, or tell of them"
+    )
     ends = len(world.said("replacement_done")) + len(world.said("replacement_aborted"))
     ends += len(world.said("replacement_overtaken"))
     assert ends <= len(world.said("replacement_started"))
