@@ -44,7 +44,7 @@ class Masker:
 
     def __init__(self, secrets: Iterable[str] = (), others: Iterable[str] = ()) -> None:
         self._secrets = {form for text in secrets for part in _parts(text) for form in _forms(part)}
-        likely = (text for text in others if not text.isalpha())
+        likely = (text for text in others if not text.strip().isalpha())
         found = {form for text in likely for part in _parts(text, WORD_CHARS_MIN) for form in _forms(part)}
         self._hidden = sorted(self._secrets | found, key=len, reverse=True)
 
@@ -69,7 +69,8 @@ def mask_of(settings: PluginSettings, references: Mapping[SettingPath, str]) -> 
     others: list[str] = []
     for path, name, text in _unshown(settings, references):
         read = list(_read(references.get(path, ""), text))
-        is_secret = path[0] == "secrets" or is_secret_name(name) or any(is_sure for is_sure, _ in read)
+        is_named = is_secret_name(name) and (path[0] != "options" or path in references)  # auth: basic, secret: db-main
+        is_secret = path[0] == "secrets" or is_named or any(is_sure for is_sure, _ in read)
         for is_sure, part in ((is_secret, text), *read):
             (secrets if is_sure else others).append(part)
     return Masker(secrets, others)

@@ -167,13 +167,17 @@ def test_a_secret_is_masked_as_programs_use_it_without_the_white_space_around_it
     assert mask.finds_in(CANARY)
 
 
-def test_a_literal_option_under_the_name_of_a_secret_is_one() -> None:
-    """`/configz` hides it too, wherever it stands; other options are in tasks and messages."""
+def test_a_literal_option_under_the_name_of_a_secret_is_masked_and_may_be_in_tasks() -> None:
+    """`/configz` hides it too, wherever it stands; it may be a word of no secrecy."""
     options = {"password": CANARY, "accounts": [{"api_key": [f"{CANARY}-2"], "region": "eu-central-1"}]}
     mask = mask_of(PluginSettings(command=("/bin/program",), options=options), {})
 
     assert mask(f"{CANARY} of eu-central-1, {CANARY}-2") == "*** of eu-central-1, ***"
-    assert mask.finds_in(f'{{"login":"app/{CANARY}"}}')
+    words = {"auth": "basic", "secrets": ["db-main", "name"], "credentials": "default"}
+    mask = mask_of(PluginSettings(command=("/bin/program",), options=words, env={"STAGE": "production\n"}), {})
+    text = '{"auth":"basic","name":"default","secret":"db-main","stage":"production"}'
+    assert mask("basic: production denied by default") == "basic: production denied by default"
+    assert not mask.finds_in(text)
 
 
 HELD = "held-7Qm2!xZ"
