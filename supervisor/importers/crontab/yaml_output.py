@@ -14,7 +14,7 @@ from supervisor.settings.interpolate import escape
 from supervisor.settings.render import SettingsDumper, on_one_line
 
 TIMEOUT = "24h"  # cron sets none; a backup that takes three hours must not be cut off by the default
-WINDOW = "1m"  # cron makes up for nothing; an ordinary hand-over takes less
+WINDOW = "10m"  # cron makes up for nothing; no hand-over takes longer, whatever the lease
 
 _HEADER = """\
 # Made by `tenure import crontab` from {names}. Read it before you run it:
@@ -30,8 +30,8 @@ _HEADER = """\
 # - Schedules of one program are numbered in the order of the lines: another import after a line was added above would
 #   move pauses and history to other commands. From now on change this file.
 # - overlap: allow starts a run while an earlier one is unfinished, as cron did; skip is the safer choice.
-# - Times at which no tree ran are not made up for, as in cron: missed: skip leaves out what several due times of one
-#   schedule are late by, catchup_window what a single one is. missed: latest without a window runs the newest.
+# - Times at which no tree ran are not made up for, as in cron: of several late ones missed: skip leaves out all, and
+#   catchup_window a single one after ten minutes. missed: latest without a window runs the newest.
 # - A command that a stop, a crash or the loss of a machine cuts off runs again from its beginning, as no command of
 #   cron does: let it bear that. supervision.grace is how long a stop lets it end.
 # - A command that exits with a code other than 0 has failed; check: false accepts every code, as cron did.

@@ -85,7 +85,7 @@ def test_what_was_due_while_no_tree_ran_is_not_made_up_for(
     def ask(now_ms: int) -> Owed | None:
         return owed(definition, trigger_of(definition), mark_ms=mark_ms, now_ms=now_ms, on_time_grace_ms=10_000)
 
-    late = ask(mark_ms + down_hours * HOUR_MS + 120_000)
+    late = ask(mark_ms + down_hours * HOUR_MS + 660_000)
     assert late is not None
     assert (late.nominals, sum(late.missed.values())) == ((), missed)
     soon = ask(3 * HOUR_MS + 9_000)
