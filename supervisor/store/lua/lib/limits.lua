@@ -202,7 +202,7 @@ local function leave_line(queue, id, data)
 end
 
 -- Put runs, the oldest first, in front of all that wait in the line of a rate.
-local LINE_MS, RATE_LINE_MS = 86400000, 2592000000 -- a pause of weeks leaves those that wait for a rate in their order
+local LINE_MS, RATE_LINE_MS = 86400000, 2592000000 -- stopped for weeks, those that wait for a rate stay in it
 local function lead_line(line, ids)
   local first = redis.pcall('ZRANGE', line, 0, 0, 'WITHSCORES')[2]
   first = (tonumber(first or nil) or 1000 * now_ms()) - #ids - 1
