@@ -17,7 +17,7 @@ from supervisor.store.queues.sessions import Sessions
 from supervisor.store.schedules.control import Control
 from supervisor.store.schedules.definitions import Change, Definitions
 from supervisor.store.schedules.fire import Schedules
-from supervisor.store.schedules.reads import ScheduleState
+from supervisor.store.schedules.reads import ScheduleState, Views, change_of
 from supervisor.store.wire.fire import FireCode
 from supervisor.store.wire.poll import Ack
 from supervisor.testing.replica import PATIENT, Replica
@@ -89,6 +89,14 @@ class Planned:
         """Create or change dynamic schedules."""
         changes = [Change(definition=definition) for definition in definitions]
         self.run(Definitions(self.keys).upsert(changes, wall_ms=self.clock.wall_ms()))
+        self.world.executed()
+        self.advance(0.1)
+
+    def edit(self, definition: ScheduleDef) -> None:
+        """Change a schedule as an application or the API does, after a look at what is there."""
+        (seen,) = self.run(Views(self.keys).inspect([definition.id]))
+        change, _ = change_of(seen.record, definition, now_ms=seen.now_ms)
+        self.run(Definitions(self.keys).upsert([change], wall_ms=self.clock.wall_ms()))
         self.world.executed()
         self.advance(0.1)
 

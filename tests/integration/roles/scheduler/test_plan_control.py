@@ -164,7 +164,7 @@ def test_an_edit_that_lets_a_completed_schedule_go_on_counts_from_its_moment_tho
         plan.upsert(before)
         plan.until(24)
         plan.leader.kill_scheduler()
-        plan.upsert(after)
+        plan.edit(after)
         plan.until(35)
         plan.leader.start_scheduler()
         plan.until(60)
