@@ -331,8 +331,8 @@ local function go_back(queue, id, data, crashes)
   end
 end
 
--- The list of a run whose time has come, charged with `att`, and whether it goes to the head of it. A retry, or a run that came
--- too early for its rate, is older than what waits. One that asked to run again goes to the tail: what waits may be what it
+-- The list of a run whose time has come, charged with `att`, and whether it goes to the head of it; of one that came too early for
+-- its rate also that line, and since when it is in it. A retry, and such a run, is older than what waits. One that asked to run again goes to the tail: what waits may be what it
 -- waits for. One that is accused goes on alone, so that it takes no neighbours with it.
 local function lane_of(queue, id, data, att)
   local attempts, crashes = charges(att)
@@ -340,6 +340,6 @@ local function lane_of(queue, id, data, att)
   local header = header_of(data)
   local rate = header and limits_in(header).rate
   local line = rate and keys.rate(queue, string.sub(head_of(data), 1, 1), rate)
-  local is_older = attempts > 0 and not has_asked(queue, id) or line and tonumber(redis.pcall('ZSCORE', line, id) or nil) ~= nil
-  return ready(queue, data), is_older or false
+  local came = line and tonumber(redis.pcall('ZSCORE', line, id) or nil)
+  return ready(queue, data), attempts > 0 and not has_asked(queue, id) or (came or nil) ~= nil, line, came or nil
 end

@@ -1,6 +1,6 @@
 -- Library of the turn: runs that wait, for their time or for a slot of their concurrency key; and how they become ready.
 -- Includes  slots
-local PROMOTE_MAX, AGE_LENGTH = 64, #'0,0,0,' + 16
+local PROMOTE_MAX, AGAIN_MS, AGE_LENGTH = 64, 1000, #'0,0,0,' + 16
 
 -- Since when a run of a concurrency key and a rate waits for either, as its charge says from when it first waited for the slot after
 -- the rate: its age in the lists of both. Nil for any other; 0 where the clock was set back since.
@@ -33,6 +33,47 @@ local function add(lists, list, id)
   table.insert(lists[list], id)
 end
 
+-- Put ids among the first of a list, each behind those that are as old. `ages` are those of `first`, from which `long` ids were
+-- left out: they go.
+local function put_by_age(list, first, ages, long, ids, came)
+  local last = long > 0 and #first or 0
+  for _, id in ipairs(ids) do
+    local place = 1
+    for n, age in ipairs(ages) do
+      place = age <= came[id] and n + 1 or place
+    end
+    table.insert(first, place, id)
+    table.insert(ages, place, came[id])
+    last = math.max(last + 1, place)
+  end
+  redis.call('LTRIM', list, last - #ids + long, -1)
+  push_front(list, { unpack(first, 1, last) })
+end
+
+-- Put runs that a rate held up in front of their list, but behind those of their line that are older and have not begun yet: one
+-- that came due later would begin before them for as long as all workers are busy. False where more of these are than one look
+-- finds.
+local function put_in_front(of)
+  local first, ages, long, seen = {}, {}, 0, 0
+  repeat
+    local page, is_known = redis.call('LRANGE', of.list, seen, seen + STEP_MIN - 1), false
+    local scores = #page > 0 and read('ZMSCORE', of.line, unpack(page)) or {}
+    for n, id in ipairs(page) do
+      local age = #id <= MEMBER_MAX and tonumber(scores[n] or nil)
+      is_known = is_known or age
+      if #id > MEMBER_MAX then
+        long = long + 1
+      else
+        first[#first + 1], ages[#ages + 1] = id, age or math.huge
+      end
+    end
+    seen = seen + #page
+  until not is_known or seen >= LOOK_MAX
+  if seen >= LOOK_MAX then return false end
+  put_by_age(of.list, first, ages, long, of, of.came)
+  return true
+end
+
 -- Promote what is due.
 -- Returns when the next one is due: false for none, or where a foreign key is in the way; nil where that is not known.
 local function promote(queue, now)
@@ -44,11 +85,17 @@ local function promote(queue, now)
   local due = redis.call('ZRANGEBYSCORE', later, '-inf', whole(now), 'LIMIT', 0, PROMOTE_MAX)
   local data, att = read('HMGET', keys.data(queue), unpack(due)), read('HMGET', keys.att(queue), unpack(due))
   if not data or not att then return false end
-  local heads, tails, newer, gone, bells = {}, {}, {}, {}, { a = 0, s = 0 }
+  local heads, tails, held, newer, gone, bells = {}, {}, {}, {}, {}, { a = 0, s = 0 }
   for n, id in ipairs(due) do
     if data[n] then
-      local list, is_older = lane_of(queue, id, data[n], att[n])
-      add(is_older and heads or tails, list, id)
+      local list, is_older, line, came = lane_of(queue, id, data[n], att[n])
+      if came then
+        held[list .. line] = held[list .. line] or { list = list, line = line, came = {} }
+        table.insert(held[list .. line], id)
+        held[list .. line].came[id] = came
+      else
+        add(is_older and heads or tails, list, id)
+      end
       if header_of(data[n]) and not att[n] then
         newer[#newer + 1] = n
       end
@@ -63,6 +110,9 @@ local function promote(queue, now)
       if not read('LLEN', list) then return false end
     end
   end
+  for _, of in pairs(held) do
+    if not read('LLEN', of.list) then return false end
+  end
   if #gone > 0 and not read('HLEN', keys.err(queue)) then return false end
   for _, id in ipairs(gone) do
     forget(queue, nil, id)
@@ -72,6 +122,11 @@ local function promote(queue, now)
   end
   make_ready(heads, tails)
   redis.call('ZREMRANGEBYRANK', later, 0, #due - 1) -- just these: the earliest come first
+  for _, of in pairs(held) do
+    for _, id in ipairs(put_in_front(of) and {} or of) do
+      redis.call('ZADD', later, whole(now + AGAIN_MS), id)
+    end
+  end
   ring(queue, 'a', math.min(bells.a, 4))
   ring(queue, 's', math.min(bells.s, 4))
   return nil
@@ -216,18 +271,7 @@ local function wait_by_age(queue, wait, ids, came)
     is_retry = is_retry and charges(att[n]) > 0
     ages[n] = is_retry and 0 or came_at(att[n]) or math.huge
   end
-  local last = long > 0 and #first or 0
-  for _, id in ipairs(ids) do
-    local place = 1
-    for n, age in ipairs(ages) do
-      place = age <= came[id] and n + 1 or place
-    end
-    table.insert(first, place, id)
-    table.insert(ages, place, came[id])
-    last = math.max(last + 1, place)
-  end
-  redis.call('LTRIM', wait, last - #ids + long, -1)
-  push_front(wait, { unpack(first, 1, last) })
+  put_by_age(wait, first, ages, long, ids, came)
   t.fronts[wait] = nil
   return true
 end

@@ -26,22 +26,22 @@ def pools() -> Iterator[Pools]:
         yield made
 
 
-def enqueue(pools: Pools, run_id: str, *, delay_ms: int = 0, per_hour: int = 0) -> None:
-    limits = {"rate": "k", "rate_count": per_hour, "rate_per_ms": HOUR_MS} if per_hour else {}
+def enqueue(pools: Pools, run_id: str, *, delay_ms: int = 0, count: int = 0, per_ms: int = 60_000) -> None:
+    limits = {"rate": "k", "rate_count": count, "rate_per_ms": per_ms} if count else {}
     packed = pack(envelope(run_id, queue="bulk", **limits))
     runs = [run_id, "bulk", delay_ms, packed.data]
     pools.server.store.run(pools.queues.enqueue_flat(nonce=run_id, ids=[run_id], runs=runs, is_chosen=False))
 
 
-@pytest.mark.parametrize("per_hour", [0, 360_000])
+@pytest.mark.parametrize("count", [0, 6000])
 def test_delayed_runs_start_in_the_order_in_which_they_come_due_whether_they_have_a_rate(
-    pools: Pools, per_hour: int
+    pools: Pools, count: int
 ) -> None:
     """One that allows all of them puts none in front: after a pause the last came first, and what was ready last."""
     control = QueueControl(pools.server.keys)
     enqueue(pools, "ready")
     for number in range(20):
-        enqueue(pools, f"delayed{number:02}", delay_ms=1000 * (number + 1), per_hour=per_hour)
+        enqueue(pools, f"delayed{number:02}", delay_ms=1000 * (number + 1), count=count)
     pools.server.store.run(control.pause("bulk", reason="upstream is down"))
     for _ in range(30):
         pools.turn("bulk")
@@ -55,10 +55,10 @@ def test_delayed_runs_start_in_the_order_in_which_they_come_due_whether_they_hav
     assert pools.begun == ["ready", *(f"delayed{number:02}" for number in range(20))]
 
 
-@pytest.mark.parametrize("per_hour", [0, 3_600_000])
-def test_a_run_that_asks_to_run_again_goes_behind_what_waits_whether_it_has_a_rate(pools: Pools, per_hour: int) -> None:
+@pytest.mark.parametrize("count", [0, 60_000])
+def test_a_run_that_asks_to_run_again_goes_behind_what_waits_whether_it_has_a_rate(pools: Pools, count: int) -> None:
     """What waits may be what it waits for."""
-    enqueue(pools, "asks", per_hour=per_hour)
+    enqueue(pools, "asks", count=count)
     enqueue(pools, "waits")
     assert pools.turn("bulk") == ["asks"]
     pools.now_ms += 10
@@ -79,7 +79,7 @@ def test_a_run_that_asks_to_run_again_goes_behind_what_waits_whether_it_has_a_ra
 def test_the_line_of_a_rate_lasts_for_as_long_as_it_is_served(pools: Pools) -> None:
     """Also where nobody comes any more: it was forgotten after a day, and what was left had no order."""
     for number in range(33):
-        enqueue(pools, f"r{number:02}", per_hour=1)
+        enqueue(pools, f"r{number:02}", count=1, per_ms=HOUR_MS)
         pools.turn("bulk", ended=len(pools.held["bulk"]))
         pools.now_ms += 1000
     (line,) = pools.server.store.raw.keys("*:rate:*")
@@ -90,3 +90,26 @@ def test_the_line_of_a_rate_lasts_for_as_long_as_it_is_served(pools: Pools) -> N
         assert pools.server.store.raw.zcard(line) == 33 - len(pools.begun)
 
     assert pools.begun == sorted(pools.begun)
+
+
+@pytest.mark.parametrize("count", [10, 100])
+def test_runs_that_a_rate_held_up_start_in_their_order_also_after_a_pause(pools: Pools, count: int) -> None:
+    """Each came due by itself meanwhile, and went in front of the older ones that had: the last was first."""
+    control, runs = QueueControl(pools.server.keys), [f"r{number:03}" for number in range(4 * count)]
+    for run_id in runs:
+        enqueue(pools, run_id, count=count)
+    pools.places["bulk"] = count
+    while len(pools.begun) < count or pools.held["bulk"]:
+        pools.turn("bulk", ended=len(pools.held["bulk"]))
+    pools.server.store.run(control.pause("bulk", reason="upstream is down"))
+    for _ in range(300):
+        pools.turn("bulk")
+        pools.now_ms += 1000
+    pools.server.store.run(control.resume("bulk"))
+
+    pools.places["bulk"] = 1
+    while len(pools.begun) < len(runs):
+        pools.turn("bulk", ended=len(pools.held["bulk"]))
+        pools.now_ms += 1000
+
+    assert pools.begun == runs

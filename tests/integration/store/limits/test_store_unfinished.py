@@ -85,6 +85,8 @@ def test_one_that_comes_back_unfinished_is_the_next_of_its_rate(world: StoreCall
             world.make_due(run_id.decode())
         before, begun = begun, begun + world.fetch(Z)
         assert begun != before
+    if how == "fsck":  # it meets them in no order
+        begun[:2] = sorted(begun[:2])
     assert begun == [f"r{n}" for n in range(6)]
     assert world.fsck() == []
 
