@@ -197,9 +197,12 @@ def test_what_waits_behind_a_fast_job_that_turns_slow_goes_back_while_it_runs(sy
     @job("moody")
     def moody(number: int) -> None:
         if number == FAST + 1:
-            wait_until(lambda: len(waiting(sync_shop)) == 10, what="those behind to go back", bound_s=20)
-            with no_alarm():
-                assert len(sync_shop.history()) == FAST + 1
+            # On a busy machine it may have been fetched as the last: those before it are acknowledged all the same.
+            wait_until(lambda: (len(waiting(sync_shop)), acknowledged()) == (10, FAST + 1), what="relief", bound_s=20)
+
+    def acknowledged() -> int:
+        with no_alarm():
+            return len(sync_shop.history())
 
     ids = [sync_shop.enqueue("moody", number=number) for number in range(FAST + 12)]
     found = fork(sync_shop, ended=FAST + 12).report()
