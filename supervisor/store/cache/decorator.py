@@ -99,7 +99,8 @@ class _PlainFunction:
             flight.error = error
         finally:
             with self._lock:
-                self._flights.pop(key, None)
+                if self._flights.get(key) is flight:
+                    del self._flights[key]
             flight.is_over.set()
 
     @staticmethod
@@ -112,13 +113,17 @@ class _PlainFunction:
         return perform
 
     def delete(self, *args: Any, **kwargs: Any) -> int:
-        """Forget the value kept for these arguments."""
+        """Forget the value kept for these arguments; who calls from now on does not wait for what is being computed."""
         key = self._kept.key_to_delete(args, kwargs)
+        with self._lock:
+            self._flights.pop(key, None)
         producer, calls = self._kept.redis()
         return drive(self._kept.deletion(key, calls), self._perform(producer))
 
     def delete_pattern(self, pattern: str) -> int:
         """Forget every key that matches."""
+        with self._lock:
+            self._flights.clear()
         producer, calls = self._kept.redis()
         return drive(self._kept.sweep(pattern, calls), self._perform(producer))
 
@@ -167,7 +172,8 @@ class _Async:
             flight.set_exception(error)
             flight.exception()  # seen, even if nobody else waits
         finally:
-            flights.pop(key, None)
+            if flights.get(key) is flight:
+                del flights[key]
             if not flight.done():
                 flight.set_result(None)  # cut off: whoever waited begins anew
 
@@ -181,13 +187,15 @@ class _Async:
         return perform
 
     async def delete(self, *args: Any, **kwargs: Any) -> int:
-        """Forget the value kept for these arguments."""
+        """Forget the value kept for these arguments; who calls from now on does not wait for what is being computed."""
         key = self._kept.key_to_delete(args, kwargs)
+        self._by_loop.get(asyncio.get_running_loop(), {}).pop(key, None)
         producer, calls = self._kept.redis()
         return await drive_async(self._kept.deletion(key, calls), self._perform(producer))
 
     async def delete_pattern(self, pattern: str) -> int:
         """Forget every key that matches."""
+        self._by_loop.get(asyncio.get_running_loop(), {}).clear()
         producer, calls = self._kept.redis()
         return await drive_async(self._kept.sweep(pattern, calls), self._perform(producer))
 

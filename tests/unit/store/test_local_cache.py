@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from hashlib import blake2b
 
 import pytest
@@ -154,3 +156,48 @@ def test_delete_of_a_method_needs_its_object() -> None:
         with pytest.raises(TypeError, match=r"Shop\.price is a method: delete takes the object first"):
             shop.price.delete(*args)
     assert (Shop.price.delete(shop, 2), shop.price.delete(shop), shop.price.delete(shop, 2)) == (1, 1, 0)
+
+
+def test_a_call_after_a_deletion_does_not_join_what_was_begun_before_it() -> None:
+    """It would get the value of before, which is what was deleted."""
+    stock, begun, go = {"apples": 1}, threading.Event(), threading.Event()
+
+    @cached(key="{item}", ttl=60, scope="local")
+    def count(item: str) -> int:
+        found = stock[item]
+        begun.set()
+        if found == 1:
+            go.wait(20)
+        return found
+
+    with ThreadPoolExecutor(1) as threads:
+        early = threads.submit(count, "apples")
+        assert begun.wait(20)
+        stock["apples"] = 2
+        count.delete("apples")
+        assert count("apples") == 2
+        go.set()
+        assert early.result(20) == 1
+    assert count("apples") == 2
+
+
+async def test_a_coroutine_after_a_deletion_does_not_join_what_was_begun_before_it() -> None:
+    """Nor by a pattern."""
+    stock, begun, go = {"apples": 1}, asyncio.Event(), asyncio.Event()
+
+    @cached(key="{item}", ttl=60, scope="local")
+    async def count(item: str) -> int:
+        found = stock[item]
+        begun.set()
+        if found == 1:
+            await go.wait()
+        return found
+
+    early = asyncio.create_task(count("apples"))
+    await begun.wait()
+    stock["apples"] = 2
+    await count.delete_pattern("app*")
+    assert await count("apples") == 2
+    go.set()
+    assert await early == 1
+    assert await count("apples") == 2
