@@ -37,6 +37,14 @@ class DeclaredSchedule:
         code = getattr(unwrap(self.function), "__code__", None)
         return self.function_name if code is None else f"{code.co_filename}:{code.co_firstlineno}"
 
+    def replaces(self, other: DeclaredSchedule) -> bool:
+        """Return whether ``other`` is of an earlier import of the module, not of a factory, a loop or the same name."""
+        mine, its = unwrap(self.function), unwrap(other.function)
+        if getattr(mine, "__globals__", None) is not getattr(its, "__globals__", None):
+            return True
+        code, other_code = (getattr(function, "__code__", None) for function in (mine, its))
+        return code is None or (code is not other_code and self.origin == other.origin)  # by importlib.reload
+
 
 class DeclaredSchedules:
     """Every schedule that code of this process declares."""
@@ -48,8 +56,9 @@ class DeclaredSchedules:
     def add(self, declared: DeclaredSchedule) -> None:
         """Add one; a module that is imported again replaces those of its functions."""
         known = self._by_function.get(declared.function_name, [])
-        others = known if known and known[0].function is declared.function else []
-        self._by_function[declared.function_name] = [declared, *others]  # decorators run from below
+        own = [other for other in known if other.function is declared.function]
+        others = [other for other in known if other.function is not declared.function and not declared.replaces(other)]
+        self._by_function[declared.function_name] = [*others, declared, *own]  # decorators run from below
 
     def keep(self) -> None:
         """Take all that there are for the program's own, which no configuration has to list."""

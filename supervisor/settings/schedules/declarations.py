@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -40,10 +41,13 @@ def with_declared(loaded: Loaded, known: Registry = registry) -> Loaded:
     entries: dict[str, Node] = {}
     names: dict[str, str] = {}
     problems: list[Problem] = []
-    for each in schedules.found(is_listed):
-        try:
-            job = known.find(each.function).name
-        except UnknownJobError:
+    found = schedules.found(is_listed)
+    used = {each.origin for each in found if _job_of(each, known) is not None}
+    for each in found:
+        job = _job_of(each, known)
+        if job is None and each.origin in used:
+            continue  # a factory that was called again made the job anew
+        if job is None:
             remedy = "add @job to the function, or remove @schedule"
             problems.append(Problem(each.origin, "schedules", f"{each.function_name} is no job", remedy))
             continue
@@ -63,6 +67,12 @@ def with_declared(loaded: Loaded, known: Registry = registry) -> Loaded:
     if not entries and not problems:
         return loaded
     return _merged(loaded, entries, names, problems)
+
+
+def _job_of(declared: DeclaredSchedule, known: Registry) -> str | None:
+    with suppress(UnknownJobError):
+        return known.find(declared.function).name
+    return None
 
 
 def entry_of(declared: DeclaredSchedule, job: str) -> Node:

@@ -45,6 +45,7 @@ class Project:
         importlib.invalidate_caches()
         loaded = load(files=[self.directory / "tenure.yaml"], environ={}, flags={})
         assert import_jobs(loaded.settings.jobs) == []
+        self.loaded = loaded
         return with_declared(loaded)
 
     def definitions(self, code: str, config: str = "", **more: str) -> dict[str, ScheduleDef]:
@@ -116,6 +117,41 @@ def test_one_job_may_have_several_schedules_in_any_order_of_decorators(project: 
     )
 
     assert {name: each.template.job for name, each in found.items()} == {"sync": "sync", "sync-nightly": "sync"}
+
+
+LOOP = 'for tenant in ("a", "b"):\n    @schedule("0 3 * * *")\n    @job(f"sync.{tenant}")\n    def sync(): ...\n'
+FACTORY = """def made(tenant):
+    @schedule(every="1h", name=f"hourly-{tenant}")
+    @job(f"sync.{tenant}")
+    def sync(): ...
+for tenant in ("a", "b"):
+    made(tenant)
+"""
+NAMESAKES = "".join(f'@schedule("0 3 * * *")\n@job("sync.{tenant}")\ndef sync(): ...\n' for tenant in "ab")
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        (LOOP, ["sync.a", "sync.b"]),
+        (FACTORY, ["hourly-a", "hourly-b"]),
+        (FACTORY + 'made("b")\n', ["hourly-a", "hourly-b"]),
+        (NAMESAKES, ["sync.a", "sync.b"]),
+    ],
+    ids=["loop", "factory", "factory called again", "namesakes"],
+)
+def test_functions_of_one_name_have_a_schedule_each(project: Project, code: str, names: list[str]) -> None:
+    """One for each tenant; a module that is imported again, or reloaded, replaces its own."""
+    assert sorted(project.definitions(code)) == names
+    again = dict(declared.schedules._by_function)
+    module = sys.modules.pop("tdeclared")
+    importlib.import_module("tdeclared")
+    assert sorted(each.id for each in complete(with_declared(project.loaded))) == names
+    sys.modules["tdeclared"] = module
+    importlib.reload(module)
+    assert {name: len(several) for name, several in declared.schedules._by_function.items()} == {
+        name: len(several) for name, several in again.items()
+    }
 
 
 def test_a_schedule_of_the_configuration_replaces_the_declared_one_wholly(project: Project) -> None:
