@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import InitVar, dataclass
 from functools import partial
 from types import CoroutineType
@@ -35,7 +34,15 @@ from supervisor.core.supervision.scoreboard import execution_hash
 from supervisor.core.supervision.states import UnwantedReason
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.roles.worker.attempt.context import Context, Enqueuer
-from supervisor.roles.worker.attempt.failure import Refusals, describe, encoded_result, granted, is_clean_exit, is_final
+from supervisor.roles.worker.attempt.failure import (
+    Refusals,
+    describe,
+    encoded_result,
+    granted,
+    is_clean_exit,
+    is_final,
+    never_awaited,
+)
 from supervisor.roles.worker.attempt.invocation import JobInvoker, is_planner
 from supervisor.roles.worker.attempt.run_output import Children, Leavings
 from supervisor.roles.worker.attempt.steps import Steps
@@ -328,11 +335,3 @@ def _left(execution: Execution, context: Context) -> dict[str, Any]:
     leavings = leavings or Leavings()
     left_behind = leavings.pack(children=children, follow=follow, keep_s=context.result_ttl_s)
     return {"children": children, "left_behind": left_behind, "history_note": leavings.note}
-
-
-def never_awaited(value: Any) -> TypeError:
-    """Return the error of a job that returned an awaitable instead of awaiting it."""
-    if type(value) is CoroutineType:
-        with suppress(BaseException):  # it may have been begun, and have code that runs at its end
-            value.close()
-    return TypeError("the job returned an awaitable that nobody awaits; await it there, and define jobs with async def")

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 import traceback
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -75,6 +76,13 @@ def is_clean_exit(error: BaseException) -> bool:
         return error.code is None or bool(error.code == 0)
     except Exception:  # noqa: BLE001 - a code may be anything: of an array nobody can say whether it is 0
         return False
+
+
+def never_awaited(value: Any) -> TypeError:
+    """Return the error of a job that returned a coroutine instead of awaiting it: its work was not done."""
+    with suppress(BaseException):  # it may have been begun, and have code that runs at its end
+        value.close()
+    return TypeError("the job returned a coroutine that nobody awaits; await it there, and define jobs with async def")
 
 
 def describe(error: BaseException, *, worker: str) -> Failure:

@@ -192,6 +192,6 @@ def _as_json(name: str, value: Any) -> Any:
 
 
 def _must_be_plain(name: str, value: Any) -> None:
-    if inspect.isawaitable(value):
-        getattr(value, "close", lambda: None)()
+    if inspect.iscoroutine(value):
+        value.close()
         raise TypeError(f"step {name}: a coroutine function takes a coroutine job, and step_async")

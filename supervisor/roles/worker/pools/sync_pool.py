@@ -20,7 +20,7 @@ import os
 import select
 import signal
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
@@ -30,7 +30,7 @@ import structlog
 from supervisor.core.effects import drive
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.context import Interrupted
-from supervisor.roles.worker.attempt.executor import Execution, never_awaited
+from supervisor.roles.worker.attempt.executor import Execution
 from supervisor.roles.worker.polling.poll import FAST_S, Pace
 from supervisor.roles.worker.pools.signals import Demand, Interrupts, Relief
 from supervisor.roles.worker.process.heartbeat import STORE_ERRORS, Original
@@ -276,10 +276,7 @@ class SyncPool:
         else:
             self._original.must_be(execution.spec.name)
             self._presence.done(key)
-            if issubclass(type(value), Awaitable):  # asked of its type: a proxy answers by code of its own
-                ack = executor.fail(execution, never_awaited(value))
-            else:
-                ack = executor.succeed(execution, value)
+            ack = executor.succeed(execution, value)
         finally:
             enter_run(None)
         if self._fault is not None:

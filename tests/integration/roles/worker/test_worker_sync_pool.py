@@ -163,21 +163,6 @@ def test_a_job_that_takes_the_signals_away_takes_them_from_itself_only(sync_shop
     assert found.errors[run_id]["type"] == "SoftTimeout"
 
 
-def test_an_awaitable_from_a_plain_function_is_a_failure_that_says_so(sync_shop: WorkerKit) -> None:
-    """Nobody would ever await it, and the run would look finished."""
-
-    async def forgotten() -> None: ...
-
-    @job("forgetful", retry=Retry(attempts=1))
-    def forgetful() -> Any:
-        return forgotten()
-
-    run_id = sync_shop.enqueue("forgetful")
-    found = fork(sync_shop, ended=1).report()
-
-    assert "async def" in found.errors[run_id]["message"]
-
-
 def test_runs_of_unknown_jobs_and_of_the_other_kind_do_not_stop_the_others(sync_shop: WorkerKit) -> None:
     """One waits five seconds, one moves to the async pools, uncharged both."""
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from supervisor.core.jobs import registry as jobs_registry
 from supervisor.core.jobs.hooks import UnknownProfileError, VetoedError
@@ -123,6 +124,31 @@ def test_hooks_are_asked_point_by_point_in_the_order_of_the_list(way: Way, hooks
     """Gates before filters before reservations; afterwards they hear how it ended, and what was taken stays taken."""
     assert way.run(lambda: 7) == 7
     assert hooks.trace == [*ENTERED, "after first ok ", "after second ok "]
+
+
+class Handle:
+    """Handle of a run, as ``enqueue`` returns it: who awaits it waits for the end of that run."""
+
+    def __await__(self) -> Any:
+        raise AssertionError
+
+
+def test_the_handle_of_a_run_that_is_enqueued_on_failure_is_not_awaited(way: Way) -> None:
+    """``ctx.on_failure(other.enqueue)`` held the run up until the other one had ended."""
+    with capture_logs() as lines, pytest.raises(ValueError):  # noqa: PT011 - of the job
+        way.run(fails, on_failure=Handle)
+    assert "on_failure_failed" not in {line["event"] for line in lines}
+
+
+def test_what_was_reserved_is_undone_when_the_job_returns_a_coroutine(way: Way, hooks: Any) -> None:
+    """Nobody awaits it, so its work was not done, and the run fails by it."""
+
+    async def forgotten() -> None:
+        raise AssertionError
+
+    with pytest.raises(TypeError, match="returned a coroutine that nobody awaits"):
+        way.run(forgotten)
+    assert hooks.trace[len(ENTERED) :][:3] == ["unreserve third", "unreserve second", "unreserve first"]
 
 
 @pytest.mark.parametrize("end", [fails, exits_with_an_array, asks_again_unreadably])
