@@ -45,6 +45,8 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     duration_ms: int = 0
     result: Any = None
     error: str = ""
+    has_spawned: bool = False
+    """Whether a later attempt calls it again: runs that an attempt spawned come into being at its end alone."""
 
 
 _read_step = json_reader(Step)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import KW_ONLY, dataclass, replace
 from itertools import count
 from typing import Any, Unpack
@@ -45,6 +46,17 @@ FOLLOW_WHEN = ("complete", "success")
 KEY = re.compile(r"[!-+\-./0-9:-{}~]{1,200}", re.ASCII)
 RUN_ID_MAX = 255
 FOLLOW_MAX = 10
+
+
+@dataclass(slots=True)
+class SpawnMark:
+    """Mark of a step: whether it spawned runs."""
+
+    has_spawned: bool = False
+
+
+within_step: ContextVar[SpawnMark | None] = ContextVar("tenure_step", default=None)
+"""That of the step that is under way in this task or thread."""
 
 
 class Leavings:
@@ -257,6 +269,8 @@ class Children:
         self._by_id[envelope.id] = Child(packed, delay_ms, envelope.template.job), envelope
 
     def _grow(self, size: int) -> None:
+        if (mark := within_step.get()) is not None:
+            mark.has_spawned = True
         if self._bytes + size > CHILDREN_BYTES_MAX:
             raise PayloadTooLargeError(
                 f"run {self.parent}: its {len(self._by_id) + 1} children have over {CHILDREN_BYTES_MAX} bytes; "

@@ -1,7 +1,8 @@
 """Steps of a run: a finished one stays finished, however often the run is tried again.
 
 Guarantees
-    A step that was noted as done is not called again by a later attempt of its run: that gets its result.
+    A step that was noted as done is not called again by a later attempt of its run: that gets its result. One that
+    spawned runs is, since those of an attempt that did not finish never existed.
     It is noted under the fence of the attempt: a process that was taken for dead notes nothing.
     A result has the form that JSON gives it, at once as after an attempt.
     An outage of Redis is waited out, until the job is asked to end: it charges no attempt and repeats no step.
@@ -28,7 +29,7 @@ from supervisor.core.errors import PayloadTooLargeError, StoreFullError, StoreUn
 from supervisor.core.json_values import json_of, read_json
 from supervisor.core.model_types import plain_model
 from supervisor.core.units import MILLISECOND_NS
-from supervisor.roles.worker.attempt.run_output import MESSAGE_CHARS_MAX
+from supervisor.roles.worker.attempt.run_output import MESSAGE_CHARS_MAX, SpawnMark, within_step
 from supervisor.store.queues.run_records import STEP_BYTES_MAX, STEPS_BYTES_MAX, STEPS_MAX, Step, StepCalls
 from supervisor.telemetry.masking import mask_text, text_of
 
@@ -76,9 +77,10 @@ class Steps:
             return done.result
         started_ns = self._clock.elapsed_ns()
         try:
-            value = function(*args, **kwargs)
+            with _marked() as mark:
+                value = function(*args, **kwargs)
             _must_be_plain(name, value)
-            step, data = self._ended(name, started_ns, value=value)
+            step, data = self._ended(name, started_ns, value=value, has_spawned=mark.has_spawned)
         except Exception as error:
             _, data = self._ended(name, started_ns, error=error)
             with suppress(TenureError):  # the step's own error tells more
@@ -103,10 +105,11 @@ class Steps:
             return done.result
         started_ns = self._clock.elapsed_ns()
         try:
-            value = function(*args, **kwargs)
-            if inspect.isawaitable(value):
-                value = await value
-            step, data = self._ended(name, started_ns, value=value)
+            with _marked() as mark:
+                value = function(*args, **kwargs)
+                if inspect.isawaitable(value):
+                    value = await value
+            step, data = self._ended(name, started_ns, value=value, has_spawned=mark.has_spawned)
         except Exception as error:
             _, data = self._ended(name, started_ns, error=error)
             with suppress(TenureError):  # the step's own error tells more
@@ -131,13 +134,19 @@ class Steps:
     def _done(self, name: str) -> Step | None:
         assert self._earlier is not None
         step = self._earlier.get(name)
-        if step is None or step.status != "done":
+        if step is None or step.status != "done" or step.has_spawned:
             return None
         self.records[name] = step
         return step
 
     def _ended(
-        self, name: str, started_ns: int, *, value: Any = None, error: Exception | None = None
+        self,
+        name: str,
+        started_ns: int,
+        *,
+        value: Any = None,
+        error: Exception | None = None,
+        has_spawned: bool = False,
     ) -> tuple[Step, bytes]:
         said = "" if error is None else mask_text(f"{type(error).__name__}: {text_of(error)}", MESSAGE_CHARS_MAX)
         text = " ".join(said.split())
@@ -149,6 +158,7 @@ class Steps:
             duration_ms=(self._clock.elapsed_ns() - started_ns) // MILLISECOND_NS,
             result=_as_json(name, value),
             error=text[:MESSAGE_CHARS_MAX].encode("utf-8", "replace").decode(),
+            has_spawned=has_spawned,
         )
         data = msgspec.json.encode(step)
         remedy = "store the data elsewhere and return a reference"
@@ -182,6 +192,19 @@ class Steps:
                     raise
             await asyncio.sleep(AGAIN_S)
         return None
+
+
+@contextmanager
+def _marked() -> Iterator[SpawnMark]:
+    """Note whether the code inside spawns runs, for the steps around it too."""
+    mark, around = SpawnMark(), within_step.get()
+    before = within_step.set(mark)
+    try:
+        yield mark
+    finally:
+        within_step.reset(before)
+        if around is not None and mark.has_spawned:
+            around.has_spawned = True
 
 
 def _as_json(name: str, value: Any) -> Any:

@@ -44,6 +44,41 @@ def recorded(shop: WorkerKit, run_id: str) -> dict[str, Any]:
     return {name: (step["status"], step.get("attempt"), step.get("result")) for name, step in steps.items()}
 
 
+async def test_a_step_that_spawned_is_called_again_and_its_runs_exist_once(shop: WorkerKit) -> None:
+    """Those of the attempt that failed never existed; the step around it and what it calls spawn, too."""
+    called: list[str] = []
+
+    @job("part")
+    async def part(number: int) -> None: ...
+
+    @job("plan", retry=AT_ONCE)
+    async def plan(ctx: Context) -> int:
+        def listing() -> list[int]:
+            called.append("listing")
+            return [1, 2]
+
+        async def inner() -> None:
+            called.append("inner")
+            for number in await ctx.step_async("listing", listing):
+                ctx.spawn("part", {"number": number}, key=number)
+
+        async def outer() -> int:
+            await ctx.step_async("inner", inner)
+            return 7
+
+        found: int = await ctx.step_async("outer", outer)
+        if called.count("inner") == 1:
+            raise ConnectionError("after the steps")
+        return found
+
+    run_id = shop.enqueue("plan")
+    async with shop.worker(producer=producer(shop)):
+        await until(lambda: len([end for end in shop.history() if end[1] == "ok"]) == 3, what="plan and parts")
+
+    assert called == ["inner", "listing", "inner"]
+    assert sorted(end[0] for end in shop.history() if end[1] == "ok") == sorted([run_id, f"{run_id}/1", f"{run_id}/2"])
+
+
 async def test_a_later_attempt_goes_on_where_the_one_before_failed(shop: WorkerKit) -> None:
     """The charge of a credit card is not made again because the mail after it could not be sent."""
     called: list[str] = []
