@@ -170,10 +170,10 @@ class AsyncRuns:
     async def _execute(self, execution: Execution) -> None:
         """Call the job, and report how it ended."""
         execution.has_begun = True
-        self._on_begin()
         self._original.must_be(execution.spec.name)
         log_as(execution, self._runtime.outputs)
         try:
+            self._on_begin()
             value = await execution.function(**execution.arguments)
         except BaseException as error:  # noqa: BLE001 - whatever a job raises ends its run and nothing else
             self._ended(execution, error=error)

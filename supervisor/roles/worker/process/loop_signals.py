@@ -56,8 +56,8 @@ class LoopSignals:
 
     def _take(self, number: Signals, found: object) -> None:
         others = [other for other in self._others[number] if other.found != found]
-        if found == signal.SIG_DFL and others and asyncio.get_running_loop().remove_signal_handler(number):
-            others.pop()  # a job put the default back; the loop has no handler left where it does so for a job
+        if found == signal.SIG_DFL and len(others) == 1 and asyncio.get_running_loop().remove_signal_handler(number):
+            others.clear()  # its job put the default back; the loop has no handler left where it does so for a job
         if callable(found) and found != self._of_loop and not isinstance(found, _Waking):
             others.append(_Other(self._seen.get(number), found))
         self._others[number] = others[-OTHERS_MAX:]

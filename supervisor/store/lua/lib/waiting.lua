@@ -1,6 +1,6 @@
 -- Library of the turn: runs that wait, for their time or for a slot of their concurrency key; and how they become ready.
 -- Includes  slots
-local PROMOTE_MAX, AGAIN_MS, AGE_LENGTH = 64, 1000, #'0,0,0,' + 16
+local PROMOTE_MAX, PAGE, AGAIN_MS, AGAINS_MAX, AGE_LENGTH = 64, 50, 1000, 60, #'0,0,0,' + 16
 
 -- Since when a run of a concurrency key and a rate waits for either, as its charge says from when it first waited for the slot after
 -- the rate: its age in the lists of both. Nil for any other; 0 where the clock was set back since.
@@ -54,10 +54,11 @@ end
 -- that came due later would begin before them for as long as all workers are busy. False where more of these are than one look
 -- finds.
 local function put_in_front(of)
-  local first, ages, long, seen = {}, {}, 0, 0
+  local first, ages, long, seen, is_known = {}, {}, 0, 0, false
   repeat
-    local page, is_known = redis.call('LRANGE', of.list, seen, seen + STEP_MIN - 1), false
+    local page = redis.call('LRANGE', of.list, seen, seen + PAGE - 1)
     local scores = #page > 0 and read('ZMSCORE', of.line, unpack(page)) or {}
+    seen, is_known = seen + #page, false
     for n, id in ipairs(page) do
       local age = #id <= MEMBER_MAX and tonumber(scores[n] or nil)
       is_known = is_known or age
@@ -67,9 +68,8 @@ local function put_in_front(of)
         first[#first + 1], ages[#ages + 1] = id, age or math.huge
       end
     end
-    seen = seen + #page
-  until not is_known or seen >= LOOK_MAX
-  if seen >= LOOK_MAX then return false end
+  until #page < PAGE or seen >= LOOK_MAX
+  if is_known and seen >= LOOK_MAX then return false end
   put_by_age(of.list, first, ages, long, of, of.came)
   return true
 end
@@ -89,18 +89,18 @@ local function promote(queue, now)
   for n, id in ipairs(due) do
     if data[n] then
       local list, is_older, line, came = lane_of(queue, id, data[n], att[n])
+      local kind = string.sub(head_of(data[n]), 1, 1)
       if came then
-        held[list .. line] = held[list .. line] or { list = list, line = line, came = {} }
+        held[list .. line] = held[list .. line] or { list = list, line = line, kind = kind, came = {} }
         table.insert(held[list .. line], id)
         held[list .. line].came[id] = came
       else
         add(is_older and heads or tails, list, id)
+        bells[kind] = bells[kind] + 1
       end
       if header_of(data[n]) and not att[n] then
         newer[#newer + 1] = n
       end
-      local kind = string.sub(head_of(data[n]), 1, 1)
-      bells[kind] = bells[kind] + 1
     else
       gone[#gone + 1] = id
     end
@@ -123,8 +123,11 @@ local function promote(queue, now)
   make_ready(heads, tails)
   redis.call('ZREMRANGEBYRANK', later, 0, #due - 1) -- just these: the earliest come first
   for _, of in pairs(held) do
-    for _, id in ipairs(put_in_front(of) and {} or of) do
-      redis.call('ZADD', later, whole(now + AGAIN_MS), id)
+    local is_put = put_in_front(of)
+    bells[of.kind] = bells[of.kind] + (is_put and #of or 0)
+    for _, id in ipairs(is_put and {} or of) do -- the later the more are in front of it: of a paused queue all come again
+      local looks = math.ceil((read('ZRANK', of.line, id) or 0) / LOOK_MAX)
+      redis.call('ZADD', later, whole(now + AGAIN_MS * math.max(1, math.min(looks, AGAINS_MAX))), id)
     end
   end
   ring(queue, 'a', math.min(bells.a, 4))

@@ -26,8 +26,10 @@ def pools() -> Iterator[Pools]:
         yield made
 
 
-def enqueue(pools: Pools, run_id: str, *, delay_ms: int = 0, count: int = 0, per_ms: int = 60_000) -> None:
-    limits = {"rate": "k", "rate_count": count, "rate_per_ms": per_ms} if count else {}
+def enqueue(
+    pools: Pools, run_id: str, *, key: str = "k", delay_ms: int = 0, count: int = 0, per_ms: int = 60_000
+) -> None:
+    limits = {"rate": key, "rate_count": count, "rate_per_ms": per_ms} if count else {}
     packed = pack(envelope(run_id, queue="bulk", **limits))
     runs = [run_id, "bulk", delay_ms, packed.data]
     pools.server.store.run(pools.queues.enqueue_flat(nonce=run_id, ids=[run_id], runs=runs, is_chosen=False))
@@ -113,3 +115,28 @@ def test_runs_that_a_rate_held_up_start_in_their_order_also_after_a_pause(pools:
         pools.now_ms += 1000
 
     assert pools.begun == runs
+
+
+def test_runs_of_several_rates_start_in_the_order_of_their_lines_after_a_pause(pools: Pools) -> None:
+    """Those of one stand between those of another."""
+    control = QueueControl(pools.server.keys)
+    runs = {rate: [f"{rate}{number:02}" for number in range(80)] for rate in "ab"}
+    for pair in zip(*runs.values(), strict=True):
+        for run_id in pair:
+            enqueue(pools, run_id, key=run_id[0], count=40)
+    pools.places["bulk"] = 80
+    while len(pools.begun) < 80 or pools.held["bulk"]:
+        pools.turn("bulk", ended=len(pools.held["bulk"]))
+    pools.server.store.run(control.pause("bulk", reason="upstream is down"))
+    for _ in range(120):
+        pools.turn("bulk")
+        pools.now_ms += 1000
+    pools.server.store.run(control.resume("bulk"))
+
+    pools.places["bulk"] = 1
+    while len(pools.begun) < 160:
+        pools.turn("bulk", ended=len(pools.held["bulk"]))
+        pools.now_ms += 1000
+
+    for rate, wanted in runs.items():
+        assert [run_id for run_id in pools.begun if run_id[0] == rate] == wanted
