@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from inspect import isawaitable, iscoroutinefunction
+from inspect import iscoroutine, iscoroutinefunction
 
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.agent.election.elector_thread import ElectorThread
@@ -41,9 +41,9 @@ def call_back(call: Told, loop: asyncio.AbstractEventLoop | None, caught: type[B
 
 
 async def in_loop(call: Told) -> None:
-    """Make one call, and await its result if that can be."""
+    """Make one call, and await its result if that is a coroutine or future."""
     found = call()
-    if isawaitable(found):
+    if iscoroutine(found) or asyncio.isfuture(found):  # no handle of a run, which would be waited for until that ends
         await found
 
 
