@@ -273,8 +273,16 @@ def _dead(queue: str, run_id: Any, died: Any, data: Any, charged: Any, error: An
         crashes=crashes,
         interrupts=interrupts,
         error=unpack_json(error),
-        envelope=_envelope(data),
+        envelope=_without_values(_envelope(data)),
     )
+
+
+def _without_values(envelope: Envelope | None) -> Envelope | None:
+    """Return it with the names of its arguments alone: the values of a page would take ten times its bytes."""
+    if envelope is None:
+        return None
+    template = msgspec.structs.replace(envelope.template, args=dict.fromkeys(envelope.template.args))
+    return msgspec.structs.replace(envelope, template=template)
 
 
 def _run(run_id: str, reply: Any) -> RunView | None:

@@ -93,6 +93,18 @@ def test_each_broken_invariant_is_named(world: StoreCalls, break_it: object, wor
     assert any(words in line for line in world.fsck()), world.fsck()
 
 
+def test_dead_runs_are_read_with_the_names_of_their_arguments_alone(world: StoreCalls) -> None:
+    """The values of a page took the memory of a web child, ten times their bytes in several queues."""
+    world.open(S)
+    world.enqueue(envelope("r1", args={"rows": [[]] * 1000, "day": "monday"}))
+    world.fetch(S)
+    world.ack(S, "r1", Outcome.DEAD, error={})
+
+    (dead,) = world.run(world.queues.dead("default"))
+    assert dead.envelope is not None
+    assert dead.envelope.template.args == {"rows": None, "day": None}
+
+
 def test_trimming_drops_the_oldest_of_history_and_dead(world: StoreCalls) -> None:
     """By number and by age; what is dropped leaves nothing behind."""
     world.open(S)
