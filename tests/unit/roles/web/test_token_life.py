@@ -108,6 +108,14 @@ def test_wrong_tokens_are_slowed_down_and_those_in_use_are_not(desk: Any) -> Non
     assert [desk.code("LATE"), desk.code("guess"), desk.code("guess")] == [200, 401, 429]
 
 
+def test_a_token_that_nobody_guesses_is_not_slowed_down(desk: Any) -> None:
+    """One that was just made, or whose use a reload has forgotten: who sends wrong ones shuts out no neighbour."""
+    made = "tenure_" + "R" * 43
+    desk.write(line("ops") + f"ci sha256:{hashlib.sha256(made.encode()).hexdigest()} operate\n")
+    assert [desk.code(f"guess{number}") for number in range(BURST + 2)] == [401] * BURST + [429] * 2
+    assert [desk.code(made), desk.code("OPS")] == [200, 429]
+
+
 def test_a_whole_network_of_ipv6_is_one_address_that_guesses(desk: Any) -> None:
     """A single client has 2^64 addresses; with a budget for each, guessing would cost nothing."""
 
