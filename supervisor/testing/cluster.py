@@ -38,7 +38,6 @@ from supervisor.testing.server import ImmediateStore, Server, driven_time
 from supervisor.testing.world import ReplicaClock, S, World
 
 DEFAULT_START = "2026-01-01T00:00:00+00:00"
-TURN_S = 1.0  # how long a thread waits for another one that executes runs
 RESIGN_STEPS_MAX = 8  # of a twentieth of the lease: a renewal period and a moment
 PAUSE_NS_MAX = 10**9 * S
 
@@ -110,7 +109,7 @@ class Cluster:
                 )
                 for name in (f"r{number}" for number in range(1, replicas + 1))
             }
-            self._finished, self._turn, self._executing = list[Finished](), threading.RLock(), 0
+            self._finished, self._is_running = list[Finished](), False
             self._producer = self._new_producer(is_inline=inline)
             self._producer.simulate_leadership = partial(SimulatedLeadership, self._world, self._clock)
             exits.enter_context(substituted(self._producer))
@@ -280,14 +279,11 @@ class Cluster:
 
         A failed run is due again after its delay: ``advance``, then call this again.
         """
-        if not self._turn.acquire(timeout=TURN_S):  # another thread executes, and its job may wait for this one
-            return []
-        around, self._executing = self._executing, threading.get_ident()
+        self._is_running = True
         try:
             found = self._worker.run_pending(limit)
         finally:
-            self._executing = around
-            self._turn.release()
+            self._is_running = False
         self._finished += found
         return found
 
@@ -302,7 +298,7 @@ class Cluster:
 
     def _run_now(self) -> None:
         """Execute what is ready, unless a job enqueued it: then the loop that executes the job comes to it."""
-        if self._executing == threading.get_ident():
+        if self._is_running:
             return
         try:
             asyncio.get_running_loop()

@@ -6,7 +6,6 @@ import asyncio
 import re
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -124,35 +123,6 @@ async def test_inline_executes_within_an_event_loop(tenure_inline: Cluster) -> N
 
     assert sent == ["ada"]
     assert await tenure.Run[str](run_id) == "sent to ada"
-
-
-def test_inline_executes_for_several_threads_one_after_the_other(tenure_inline: Cluster) -> None:
-    """Each thread of an application has the result of its run when it asks for it."""
-
-    def ask(number: int) -> object:
-        return tenure.Run[str](tenure.enqueue("mail.send", {"to": f"buyer-{number}"})).result()
-
-    with ThreadPoolExecutor(4) as threads:
-        found = list(threads.map(ask, range(12)))
-    assert found == [f"sent to buyer-{number}" for number in range(12)]
-    assert len(tenure_inline.finished) == 12
-
-
-def test_inline_does_not_wait_for_a_job_that_waits_for_the_thread_which_enqueues(tenure_inline: Cluster) -> None:
-    """The run that it enqueues is executed after the job."""
-
-    @job("mail.both")
-    def both() -> None:
-        thread = threading.Thread(target=lambda: tenure.enqueue("mail.send", {"to": "ada"}))
-        thread.start()
-        thread.join(20)
-        assert not thread.is_alive()
-        assert not sent
-
-    tenure.enqueue("mail.both")
-    tenure_inline.run_pending()
-    assert sent == ["ada"]
-    assert [run.error for run in tenure_inline.finished] == [None, None]
 
 
 def test_inline_leaves_delays_and_retries_to_the_clock(tenure_inline: Cluster) -> None:
