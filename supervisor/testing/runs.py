@@ -74,7 +74,14 @@ class InlineWorker:
         self._sessions = Sessions(server.keys)
         uniform = Random(0).random  # noqa: S311 - retries of a test must repeat themselves
         self._executors = {
-            kind: Executor(kind=kind, registry=registry, worker="test", clock=clock, uniform=uniform, producer=producer)
+            kind: Executor(
+                kind=kind,
+                registry=registry,
+                worker=self._session(kind),
+                clock=clock,
+                uniform=uniform,
+                producer=producer,
+            )
             for kind in Kind
         }
         self._seq = dict.fromkeys(Kind, 0)  # of each session: one that leaves out a number has lost a turn

@@ -125,6 +125,25 @@ async def test_inline_executes_within_an_event_loop(tenure_inline: Cluster) -> N
     assert await tenure.Run[str](run_id) == "sent to ada"
 
 
+def test_steps_of_a_run_are_noted_by_a_cluster_of_a_test(tenure_inline: Cluster) -> None:
+    """A later attempt takes them from there, as in production."""
+    called: list[str] = []
+
+    @job("mail.steps")
+    def steps(ctx: Context) -> int:
+        found = ctx.step("first", lambda: called.append("first") or 7)
+        called.append("job")
+        if len(called) == 2:
+            raise ConnectionError("after the step")
+        return found
+
+    run_id = tenure.enqueue("mail.steps")
+    tenure_inline.advance("15m")
+    tenure_inline.run_pending()
+    assert tenure.Run[int](run_id).result() == 7
+    assert called == ["first", "job", "job"]
+
+
 def test_inline_leaves_delays_and_retries_to_the_clock(tenure_inline: Cluster) -> None:
     """Enqueueing never raises what a job raises, as in production."""
     failing = tenure.Run[None](tenure.enqueue("mail.fail"))
