@@ -42,11 +42,11 @@ def with_declared(loaded: Loaded, known: Registry = registry) -> Loaded:
     names: dict[str, str] = {}
     problems: list[Problem] = []
     found = schedules.found(is_listed)
-    used = {each.origin for each in found if _job_of(each, known) is not None}
+    used = {each.function_name for each in found if _job_of(each, known) is not None}
     for each in found:
         job = _job_of(each, known)
-        if job is None and each.origin in used:
-            continue  # a factory that was called again made the job anew
+        if job is None and each.function_name in used:
+            continue  # another function of that name made the job anew: of a factory that was called again, or a reload
         if job is None:
             remedy = "add @job to the function, or remove @schedule"
             problems.append(Problem(each.origin, "schedules", f"{each.function_name} is no job", remedy))
