@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import os
 import traceback
+from collections.abc import Awaitable
 from contextlib import suppress
+from types import CoroutineType
 from typing import Any
 
 import msgspec
@@ -34,6 +36,7 @@ from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.context import Interrupted, SoftTimeout
 from supervisor.roles.worker.attempt.run_memory import RefusedRuns, waiting_key
 from supervisor.roles.worker.run_reporting import RunReporter, identity
+from supervisor.store.producer.run_handle import Run
 from supervisor.store.wire.poll import Ack, BrokenRun, FetchedRun
 from supervisor.telemetry import event_catalogue, metrics
 from supervisor.telemetry.log_lines.render import end_of_traceback
@@ -78,11 +81,17 @@ def is_clean_exit(error: BaseException) -> bool:
         return False
 
 
+def must_be_awaited(value: Any) -> bool:
+    """Return whether work is done by awaiting ``value``. The handle of a run only waits for the end of that run."""
+    return issubclass(type(value), Awaitable) and not issubclass(type(value), Run)  # a proxy answers by code of its own
+
+
 def never_awaited(value: Any) -> TypeError:
-    """Return the error of a job that returned a coroutine instead of awaiting it: its work was not done."""
-    with suppress(BaseException):  # it may have been begun, and have code that runs at its end
-        value.close()
-    return TypeError("the job returned a coroutine that nobody awaits; await it there, and define jobs with async def")
+    """Return the error of a job that returned an awaitable instead of awaiting it: its work was not done."""
+    if type(value) is CoroutineType:
+        with suppress(BaseException):  # it may have been begun, and have code that runs at its end
+            value.close()
+    return TypeError("the job returned an awaitable that nobody awaits; await it there, and define jobs with async def")
 
 
 def describe(error: BaseException, *, worker: str) -> Failure:

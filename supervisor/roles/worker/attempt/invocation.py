@@ -33,7 +33,7 @@ from supervisor.core.model import Kind
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.calls import Calls, Ended, drive, drive_async
 from supervisor.roles.worker.attempt.context import Context
-from supervisor.roles.worker.attempt.failure import is_clean_exit, never_awaited
+from supervisor.roles.worker.attempt.failure import is_clean_exit, must_be_awaited, never_awaited
 from supervisor.roles.worker.attempt.hook_chain import HookChain
 from supervisor.roles.worker.attempt.hooks import Hooks, Pipeline
 from supervisor.roles.worker.attempt.middleware import Middleware, chain, closing
@@ -175,7 +175,7 @@ class JobInvoker:
                 yield from hooks.tell(refusal)
                 return None, refusal
         value, error = yield self._work(plan, context, hooks, arguments)
-        if type(value) is CoroutineType:
+        if type(value) is CoroutineType or (self._kind is Kind.SYNC and must_be_awaited(value)):
             value, error = None, never_awaited(value)
         if context.undo and error is not None and not is_clean_exit(error):
             yield from self._undo(context)
@@ -231,7 +231,7 @@ def _call_plain(function: Callable[[], Any]) -> None:
 
 async def _call_async(function: Callable[[], Any]) -> None:
     value = function()
-    if inspect.iscoroutine(value) or asyncio.isfuture(value):  # the handle of a run would be waited for until that ends
+    if must_be_awaited(value):
         await value
 
 

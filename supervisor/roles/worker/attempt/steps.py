@@ -202,7 +202,8 @@ def _marked() -> Iterator[SpawnMark]:
     try:
         yield mark
     finally:
-        within_step.reset(before)
+        with suppress(ValueError):  # a coroutine that another task closes
+            within_step.reset(before)
         if around is not None and mark.has_spawned:
             around.has_spawned = True
 
@@ -215,6 +216,6 @@ def _as_json(name: str, value: Any) -> Any:
 
 
 def _must_be_plain(name: str, value: Any) -> None:
-    if inspect.iscoroutine(value):
-        value.close()
+    if inspect.isawaitable(value):
+        getattr(value, "close", lambda: None)()
         raise TypeError(f"step {name}: a coroutine function takes a coroutine job, and step_async")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenure import Retry, job
+from tenure import Retry, Run, job
 from tests.integration.roles.worker.forked import fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit
 
@@ -27,13 +27,9 @@ def test_an_awaitable_from_a_plain_function_is_a_failure_that_says_so(sync_shop:
 def test_a_plain_job_may_return_the_handle_of_a_run(sync_shop: WorkerKit) -> None:
     """It can be awaited, and yet the work is done: a failure would repeat it, and what it enqueued."""
 
-    class Handle:
-        def __await__(self) -> Any:
-            raise AssertionError
-
     @job("orders")
-    def orders() -> Handle:
-        return Handle()
+    def orders() -> Run[None]:
+        return Run("other")
 
     run_id = sync_shop.enqueue("orders")
     found = fork(sync_shop, ended=1).report()

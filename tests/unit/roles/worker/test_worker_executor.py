@@ -96,7 +96,7 @@ def test_a_run_whose_job_returned_a_coroutine_failed(stage: Stage) -> None:
     ack = stage.executor.succeed(stage.begin(fetched()), work())
 
     assert ack.outcome is not Outcome.OK
-    assert "returned a coroutine that nobody awaits" in str(ack.error)
+    assert "returned an awaitable that nobody awaits" in str(ack.error)
 
 
 class Nameless(Exception):  # noqa: N818 - a name that says what it is

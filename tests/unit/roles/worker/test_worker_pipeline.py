@@ -21,7 +21,7 @@ from supervisor.roles.worker.attempt.context import SoftTimeout
 from supervisor.roles.worker.attempt.hooks import Pipeline
 from supervisor.roles.worker.attempt.invocation import JobInvoker
 from supervisor.settings.sections.models import Settings
-from tenure import Again, Context, job
+from tenure import Again, Context, Run, job
 from tests.kit.clock import FakeClock
 from tests.unit.roles.worker.odd_ends import ENDS, asks_again_unreadably, exits_with_an_array, fails
 
@@ -126,18 +126,25 @@ def test_hooks_are_asked_point_by_point_in_the_order_of_the_list(way: Way, hooks
     assert hooks.trace == [*ENTERED, "after first ok ", "after second ok "]
 
 
-class Handle:
-    """Handle of a run, as ``enqueue`` returns it: who awaits it waits for the end of that run."""
-
-    def __await__(self) -> Any:
-        raise AssertionError
-
-
 def test_the_handle_of_a_run_that_is_enqueued_on_failure_is_not_awaited(way: Way) -> None:
     """``ctx.on_failure(other.enqueue)`` held the run up until the other one had ended."""
-    with capture_logs() as lines, pytest.raises(ValueError):  # noqa: PT011 - of the job
-        way.run(fails, on_failure=Handle)
+    with capture_logs() as lines, pytest.raises(ValueError, match="no luck"):
+        way.run(fails, on_failure=lambda: Run("other"))
     assert "on_failure_failed" not in {line["event"] for line in lines}
+
+
+def test_what_else_can_be_awaited_is_awaited_on_failure(hooks: Any) -> None:
+    """As a request of an HTTP library, which begins with that."""
+    way, called = Way(Kind.ASYNC, enabled=["tspies:First"]), list[str]()
+
+    class Request:
+        def __await__(self) -> Iterator[None]:
+            yield called.append("sent")
+
+    with pytest.raises(ValueError, match="no luck"):
+        way.run(fails, on_failure=Request)
+    assert called == ["sent"]
+    asyncio.run(way.pipeline.close_async(1))
 
 
 def test_what_was_reserved_is_undone_when_the_job_returns_a_coroutine(way: Way, hooks: Any) -> None:
@@ -146,7 +153,7 @@ def test_what_was_reserved_is_undone_when_the_job_returns_a_coroutine(way: Way, 
     async def forgotten() -> None:
         raise AssertionError
 
-    with pytest.raises(TypeError, match="returned a coroutine that nobody awaits"):
+    with pytest.raises(TypeError, match="returned an awaitable that nobody awaits"):
         way.run(forgotten)
     assert hooks.trace[len(ENTERED) :][:3] == ["unreserve third", "unreserve second", "unreserve first"]
 
