@@ -35,24 +35,35 @@ def enqueue(
     pools.server.store.run(pools.queues.enqueue_flat(nonce=run_id, ids=[run_id], runs=runs, is_chosen=False))
 
 
+def pause(pools: Pools, seconds: int) -> None:
+    """Pause the queue, whose worker goes on asking once a second."""
+    control = QueueControl(pools.server.keys)
+    pools.server.store.run(control.pause("bulk", reason="upstream is down"))
+    for _ in range(seconds):
+        pools.turn("bulk")
+        pools.now_ms += 1000
+    pools.server.store.run(control.resume("bulk"))
+
+
+def begin(pools: Pools, count: int, *, places: int, step_ms: int) -> None:
+    """Let runs begin, ``places`` at a time, until ``count`` have and none is held."""
+    pools.places["bulk"] = places
+    while len(pools.begun) < count or pools.held["bulk"]:
+        pools.turn("bulk", ended=len(pools.held["bulk"]))
+        pools.now_ms += step_ms
+
+
 @pytest.mark.parametrize("count", [0, 6000])
 def test_delayed_runs_start_in_the_order_in_which_they_come_due_whether_they_have_a_rate(
     pools: Pools, count: int
 ) -> None:
     """One that allows all of them puts none in front: after a pause the last came first, and what was ready last."""
-    control = QueueControl(pools.server.keys)
     enqueue(pools, "ready")
     for number in range(20):
         enqueue(pools, f"delayed{number:02}", delay_ms=1000 * (number + 1), count=count)
-    pools.server.store.run(control.pause("bulk", reason="upstream is down"))
-    for _ in range(30):
-        pools.turn("bulk")
-        pools.now_ms += 1000
-    pools.server.store.run(control.resume("bulk"))
+    pause(pools, 30)
 
-    for _ in range(40):
-        pools.turn("bulk", ended=len(pools.held["bulk"]))
-        pools.now_ms += 100
+    begin(pools, 21, places=1, step_ms=100)
 
     assert pools.begun == ["ready", *(f"delayed{number:02}" for number in range(20))]
 
@@ -97,46 +108,27 @@ def test_the_line_of_a_rate_lasts_for_as_long_as_it_is_served(pools: Pools) -> N
 @pytest.mark.parametrize("count", [10, 100])
 def test_runs_that_a_rate_held_up_start_in_their_order_also_after_a_pause(pools: Pools, count: int) -> None:
     """Each came due by itself meanwhile, and went in front of the older ones that had: the last was first."""
-    control, runs = QueueControl(pools.server.keys), [f"r{number:03}" for number in range(4 * count)]
+    runs = [f"r{number:03}" for number in range(4 * count)]
     for run_id in runs:
         enqueue(pools, run_id, count=count)
-    pools.places["bulk"] = count
-    while len(pools.begun) < count or pools.held["bulk"]:
-        pools.turn("bulk", ended=len(pools.held["bulk"]))
-    pools.server.store.run(control.pause("bulk", reason="upstream is down"))
-    for _ in range(300):
-        pools.turn("bulk")
-        pools.now_ms += 1000
-    pools.server.store.run(control.resume("bulk"))
+    begin(pools, count, places=count, step_ms=0)
+    pause(pools, 300)
 
-    pools.places["bulk"] = 1
-    while len(pools.begun) < len(runs):
-        pools.turn("bulk", ended=len(pools.held["bulk"]))
-        pools.now_ms += 1000
+    begin(pools, len(runs), places=1, step_ms=1000)
 
     assert pools.begun == runs
 
 
 def test_runs_of_several_rates_start_in_the_order_of_their_lines_after_a_pause(pools: Pools) -> None:
     """Those of one stand between those of another."""
-    control = QueueControl(pools.server.keys)
     runs = {rate: [f"{rate}{number:02}" for number in range(80)] for rate in "ab"}
     for pair in zip(*runs.values(), strict=True):
         for run_id in pair:
             enqueue(pools, run_id, key=run_id[0], count=40)
-    pools.places["bulk"] = 80
-    while len(pools.begun) < 80 or pools.held["bulk"]:
-        pools.turn("bulk", ended=len(pools.held["bulk"]))
-    pools.server.store.run(control.pause("bulk", reason="upstream is down"))
-    for _ in range(120):
-        pools.turn("bulk")
-        pools.now_ms += 1000
-    pools.server.store.run(control.resume("bulk"))
+    begin(pools, 80, places=80, step_ms=0)
+    pause(pools, 120)
 
-    pools.places["bulk"] = 1
-    while len(pools.begun) < 160:
-        pools.turn("bulk", ended=len(pools.held["bulk"]))
-        pools.now_ms += 1000
+    begin(pools, 160, places=1, step_ms=1000)
 
     for rate, wanted in runs.items():
         assert [run_id for run_id in pools.begun if run_id[0] == rate] == wanted
