@@ -332,8 +332,9 @@ local function go_back(queue, id, data, crashes)
 end
 
 -- The list of a run whose time has come, charged with `att`, and whether it goes to the head of it; of one that came too early for
--- its rate also that line, and since when it is in it. A retry, and such a run, is older than what waits. One that asked to run again goes to the tail: what waits may be what it
--- waits for. One that is accused goes on alone, so that it takes no neighbours with it.
+-- its rate also that line, and since when it is in it. A retry, and such a run, is older than what waits. One that asked to run
+-- again goes to the tail: what waits may be what it waits for. One that is accused goes on alone, so that it takes no neighbours
+-- with it.
 local function lane_of(queue, id, data, att)
   local attempts, crashes = charges(att)
   if att and is_accused(queue, id, crashes) then return keys.suspect(queue, string.sub(head_of(data), 1, 1)), false end
@@ -341,5 +342,5 @@ local function lane_of(queue, id, data, att)
   local rate = header and limits_in(header).rate
   local line = rate and keys.rate(queue, string.sub(head_of(data), 1, 1), rate)
   local came = line and tonumber(redis.pcall('ZSCORE', line, id) or nil)
-  return ready(queue, data), attempts > 0 and not has_asked(queue, id) or (came or nil) ~= nil, line, came or nil
+  return ready(queue, data), came ~= nil or attempts > 0 and not has_asked(queue, id), line, came
 end
