@@ -14,14 +14,14 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from inspect import isawaitable, iscoroutinefunction
+from inspect import iscoroutinefunction
 
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.agent.election.elector_thread import ElectorThread
 from supervisor.roles.agent.election.held_term import RELEASE_TRIES_MAX
 from supervisor.roles.leadership.contender import Contender, LeaderSeen
 from supervisor.store.client.sync_client import Store
-from supervisor.store.producer.run_handle import Run
+from supervisor.store.producer.run_handle import must_be_awaited
 
 _LOOK_S = 5.0  # how soon an elector that failed is replaced
 _END_S = 2.0  # beside the tries to release
@@ -44,7 +44,7 @@ def call_back(call: Told, loop: asyncio.AbstractEventLoop | None, caught: type[B
 async def in_loop(call: Told) -> None:
     """Make one call, and await its result if that can be, but for the handle of a run."""
     found = call()
-    if isawaitable(found) and not isinstance(found, Run):  # that would be waited for until the run ends
+    if must_be_awaited(found):
         await found
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Awaitable, Generator
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from inspect import isawaitable
+from types import GeneratorType
+from typing import TYPE_CHECKING, Any, Generic, TypeGuard, TypeVar
 
 if TYPE_CHECKING:
     from supervisor.store.producer.producer import Producer
@@ -142,3 +144,9 @@ class Run(Generic[R]):
         from supervisor.store.producer.connection import current  # noqa: PLC0415 - a handle loads no Redis client
 
         return current().asking
+
+
+def must_be_awaited(value: Any) -> TypeGuard[Awaitable[Any]]:
+    """Return whether work is done by awaiting ``value``. The handle of a run only waits for the end of that run."""
+    kind = type(value)  # a proxy answers for what it stands for, by code of its own
+    return (issubclass(kind, Awaitable) and not issubclass(kind, Run)) or (kind is GeneratorType and isawaitable(value))

@@ -17,7 +17,6 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass
 from functools import partial
-from types import CoroutineType
 from typing import Any, cast
 
 import msgspec
@@ -41,6 +40,7 @@ from supervisor.roles.worker.attempt.failure import (
     granted,
     is_clean_exit,
     is_final,
+    is_undone,
     never_awaited,
 )
 from supervisor.roles.worker.attempt.invocation import JobInvoker, is_planner
@@ -240,8 +240,8 @@ class Executor:
         self.ends.began(fetched, waited_s)
 
     def succeed(self, execution: Execution, value: Any) -> Ack:
-        """Return the acknowledgement of a job that returned ``value``; a coroutine means that its work was not done."""
-        if type(value) is CoroutineType:
+        """Return the acknowledgement of a job that returned ``value``: failed where the job had to await that."""
+        if is_undone(value, self.kind):
             return self.fail(execution, never_awaited(value))
         result = None
         if value is not None and execution.fetched.envelope.template.result_ttl_s > 0:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Awaitable
 from contextlib import suppress
 from types import CoroutineType
 from typing import Any
@@ -36,7 +35,7 @@ from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.context import Interrupted, SoftTimeout
 from supervisor.roles.worker.attempt.run_memory import RefusedRuns, waiting_key
 from supervisor.roles.worker.run_reporting import RunReporter, identity
-from supervisor.store.producer.run_handle import Run
+from supervisor.store.producer.run_handle import must_be_awaited
 from supervisor.store.wire.poll import Ack, BrokenRun, FetchedRun
 from supervisor.telemetry import event_catalogue, metrics
 from supervisor.telemetry.log_lines.render import end_of_traceback
@@ -81,9 +80,12 @@ def is_clean_exit(error: BaseException) -> bool:
         return False
 
 
-def must_be_awaited(value: Any) -> bool:
-    """Return whether work is done by awaiting ``value``. The handle of a run only waits for the end of that run."""
-    return issubclass(type(value), Awaitable) and not issubclass(type(value), Run)  # a proxy answers by code of its own
+def is_undone(value: Any, kind: Kind) -> bool:
+    """Return whether a job of a pool of ``kind`` returned what it had to await: its work was not done.
+
+    A task or future of a coroutine job is under way.
+    """
+    return type(value) is CoroutineType or (kind is Kind.SYNC and must_be_awaited(value))
 
 
 def never_awaited(value: Any) -> TypeError:

@@ -22,7 +22,6 @@ import inspect
 from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from functools import lru_cache, partial
-from types import CoroutineType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
@@ -33,12 +32,13 @@ from supervisor.core.model import Kind
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.calls import Calls, Ended, drive, drive_async
 from supervisor.roles.worker.attempt.context import Context
-from supervisor.roles.worker.attempt.failure import is_clean_exit, must_be_awaited, never_awaited
+from supervisor.roles.worker.attempt.failure import is_clean_exit, is_undone, never_awaited
 from supervisor.roles.worker.attempt.hook_chain import HookChain
 from supervisor.roles.worker.attempt.hooks import Hooks, Pipeline
 from supervisor.roles.worker.attempt.middleware import Middleware, chain, closing
 from supervisor.roles.worker.attempt.progress import Progress
 from supervisor.roles.worker.process.resources import Resources
+from supervisor.store.producer.run_handle import must_be_awaited
 from supervisor.telemetry.masking import text_of
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ class JobInvoker:
                 yield from hooks.tell(refusal)
                 return None, refusal
         value, error = yield self._work(plan, context, hooks, arguments)
-        if type(value) is CoroutineType or (self._kind is Kind.SYNC and must_be_awaited(value)):
+        if is_undone(value, self._kind):
             value, error = None, never_awaited(value)
         if context.undo and error is not None and not is_clean_exit(error):
             yield from self._undo(context)

@@ -31,7 +31,6 @@ from supervisor.core.effects import drive
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.context import Interrupted
 from supervisor.roles.worker.attempt.executor import Execution
-from supervisor.roles.worker.attempt.failure import must_be_awaited, never_awaited
 from supervisor.roles.worker.polling.poll import FAST_S, Pace
 from supervisor.roles.worker.pools.signals import Demand, Interrupts, Relief
 from supervisor.roles.worker.process.heartbeat import STORE_ERRORS, Original
@@ -277,8 +276,7 @@ class SyncPool:
         else:
             self._original.must_be(execution.spec.name)
             self._presence.done(key)
-            is_undone = must_be_awaited(value)
-            ack = executor.fail(execution, never_awaited(value)) if is_undone else executor.succeed(execution, value)
+            ack = executor.succeed(execution, value)
         finally:
             enter_run(None)
         if self._fault is not None:
