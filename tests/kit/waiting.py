@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from supervisor.clock import SystemClock
+from supervisor.core.errors import StoreUnavailableError
 
 WAIT_S_MAX = 60.0  # generous: the machine may be busy with other tests
 LOOK_S = 0.01
+TRIES_MAX = 50
 _CLOCK = SystemClock()
 
 
@@ -20,3 +23,11 @@ def wait_until(predicate: Callable[[], Any], what: str = "", *, bound_s: float =
         assert _CLOCK.elapsed_ns() < until_ns, f"waited {bound_s:g} s in vain for {what or predicate}"
         threading.Event().wait(LOOK_S)
     return found
+
+
+def answered(call: Callable[[], Any]) -> Any:
+    """Return what ``call`` returns, for bounds of its own that are short for a busy machine: made again without answer."""
+    for _ in range(TRIES_MAX):
+        with suppress(StoreUnavailableError):
+            return call()
+    raise AssertionError(f"no answer in {TRIES_MAX} tries")

@@ -25,7 +25,7 @@ from tests.integration.roles.agent.test_agent_duties import BEAT_MS, LEASE_MS
 from tests.integration.topology.replica_sides import Replica, attempt
 from tests.kit.clients import CALL, Clients, works
 from tests.kit.topologies import LOOPBACK, Cluster, Node
-from tests.kit.waiting import wait_until
+from tests.kit.waiting import answered, wait_until
 
 pytestmark = [pytest.mark.server, pytest.mark.xdist_group("cluster")]
 KEYS = Keys("faults")  # the cluster of ``clients.CALL``
@@ -183,6 +183,7 @@ def test_a_key_of_another_node_stops_no_duty_of_an_agent(cluster: Cluster, apart
     """The names of clusters only inform: each round of duties ended at them, and no lost machine was ever found."""
     store = Store.connect(cluster.url, settings=RedisSettings(), name=f"{apart.cluster}:agent", timeout_s=20)
     raw = redis.Redis(host=LOOPBACK, port=cluster.owner(slot_of(cluster, apart.lease)).port, protocol=2)
+    answered(lambda: store.run(Queues(apart).counts("default")))
     agent = agent_duties.Replica(store, apart, raw)
     agent.hold(agent.session, "mine")
     agent.hold(agent_duties.LOST, "theirs")
@@ -211,9 +212,9 @@ def test_a_key_of_another_node_refuses_nothing_to_a_program_that_enqueues(
         cluster=apart.cluster,
         destination=Destination(apart.cluster, is_configured=False),
     )
-    run_id = producer.enqueue("mail")
+    run_id = answered(lambda: producer.enqueue("mail"))
 
-    assert known_clusters(store) == []
+    assert answered(lambda: known_clusters(store)) == []
     assert store.run(Queues(apart).show(run_id)).state == "queued"
     producer.close()
     store.close()

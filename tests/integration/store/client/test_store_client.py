@@ -26,6 +26,7 @@ from supervisor.store.schedules.definitions import Definitions
 from supervisor.store.scripts import script
 from tests.kit.builders import NONCE, StoreCalls, envelope
 from tests.kit.servers import RealServer, Server
+from tests.kit.waiting import answered
 
 KEYS = Keys("client-test")
 
@@ -171,10 +172,10 @@ def test_a_fence_is_told_from_every_other_error(world: StoreCalls) -> None:
 
 def test_listening_returns_what_came_after_and_nothing_after_its_bound(world: StoreCalls) -> None:
     """Standbys block on the event stream."""
-    assert world.store.listen(world.keys.events, "0-0", 0.05) == []
+    assert answered(lambda: world.store.listen(world.keys.events, "0-0", 0.05)) == []
     term = world.lead()
     assert [fields["kind"] for _, fields in world.store.listen(world.keys.events, "0-0", 5)] == ["acquired"]
-    assert world.store.listen(world.keys.events, term.last_event, 0.05) == []
+    assert answered(lambda: world.store.listen(world.keys.events, term.last_event, 0.05)) == []
 
 
 def test_a_release_wakes_who_listens(world: StoreCalls) -> None:
@@ -215,7 +216,8 @@ async def test_the_asynchronous_client_makes_the_same_calls(server: Server) -> N
     call = queues.turn(session="s", seq=1, kind=Kind.ASYNC, queues=["default"], want=1, want_suspect=False)
     both = await asyncio.gather(store.run(call), store.run(call))
     assert [reply.runs[0].envelope.id for reply in both] == ["a", "a"]
-    assert await store.listen(keys.events, "0-0", 0.01) == []
+    await store.command("XADD", keys.events, "*", "kind", "lapsed")
+    assert [fields["kind"] for _, fields in await store.listen(keys.events, "0-0", 20)] == ["lapsed"]
     await store.close()
     await store.ping()
     await store.close()

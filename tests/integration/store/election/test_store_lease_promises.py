@@ -171,7 +171,7 @@ def test_a_release_says_who_should_be_next_and_which_list_of_candidates_counts(w
     world.run(world.leases.withdraw("nobody"))
     world.run(world.leases.release(Term(held.epoch, NONCE, 0), reason="requested", prefer="b"))
 
-    event = world.store.listen(world.keys.events, held.last_event, 0.01)[0][1]
+    event = world.store.listen(world.keys.events, held.last_event, 20)[0][1]
     assert (event["prefer"], event["roster"]) == ("b", "2")
     world.twice(world.leases.withdraw("b"))
     assert world.run(world.leases.view()).roster == 3

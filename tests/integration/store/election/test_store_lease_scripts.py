@@ -13,7 +13,7 @@ OTHER = "cd" * 16
 
 
 def events(world: StoreCalls) -> list[str]:
-    return [fields["kind"] for _, fields in world.store.listen(world.keys.events, "0-0", 0.01)]
+    return [fields["kind"] for _, fields in world.store.listen(world.keys.events, "0-0", 20)]
 
 
 def test_the_first_to_ask_an_empty_server_leads(world: StoreCalls) -> None:
@@ -199,7 +199,7 @@ def test_a_release_frees_the_lease_wakes_standbys_and_may_be_repeated(world: Sto
 
     assert (first.code, second.code) == (LeaseCode.RELEASED, LeaseCode.ALREADY)
     assert first.holder == ""
-    assert world.store.listen(world.keys.events, held.last_event, 0.01)[0][1] == {
+    assert world.store.listen(world.keys.events, held.last_event, 20)[0][1] == {
         "kind": "released",
         "epoch": str(held.epoch),
         "who": "a",

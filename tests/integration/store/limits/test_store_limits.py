@@ -131,7 +131,7 @@ def test_every_end_of_an_attempt_frees_its_slot_and_wakes_who_waits(world: Store
     world.raw.delete(bell)
 
     world.ack(S, "a", outcome, retry_delay_ms=60_000)
-    assert world.store.ring([bell], 0.05) == bell
+    assert world.rung(bell) == bell
     assert world.fetch(Z, kind=Kind.SYNC, queues=["other"]) == ["b"]
 
 
@@ -211,7 +211,7 @@ def test_a_thousand_that_wait_are_put_aside_in_bounded_steps(world: StoreCalls) 
     world.raw.delete(bell)
     turns = 0
     while not (found := world.fetch(Z, want=1)):
-        assert world.store.ring([bell], 0.05) == bell
+        assert world.rung(bell) == bell
         turns += 1
     assert found == ["behind"]
     assert 3 <= turns <= 5

@@ -51,12 +51,12 @@ def test_the_bell_wakes_idle_workers_of_the_right_kind(world: StoreCalls) -> Non
     keys = world.keys.queue("default")
     bells = [keys.bell(Kind.ASYNC), keys.bell(Kind.SYNC)]
     world.enqueue(*(envelope(f"r{i}") for i in range(3)))
-    assert [world.store.ring(bells, 0.05) for _ in range(4)] == [bells[0]] * 3 + [None]
+    assert [world.rung(*bells) for _ in range(4)] == [bells[0]] * 3 + [None]
 
     world.fetch(S, want=1)
-    assert world.store.ring(bells, 0.05) == bells[0]
+    assert world.rung(*bells) == bells[0]
     world.fetch(S, want=2)
-    assert world.store.ring(bells, 0.05) is None
+    assert world.rung(*bells) is None
     for i in range(40):
         world.enqueue(envelope(f"many{i}", kind=Kind.SYNC))
     assert world.raw.llen(bells[1]) == 16

@@ -95,11 +95,11 @@ def test_delayed_runs_wait_and_an_earlier_one_wakes_who_waits_longer(world: Stor
     """A worker that blocks until the former first due time must learn of an earlier one."""
     bell = world.keys.queue("default").bell(Kind.ASYNC)
     world.enqueue(envelope("late"), delays_ms=[60_000])
-    assert world.store.ring([bell], 0.05) == bell
+    assert world.rung(bell) == bell
     world.enqueue(envelope("later"), delays_ms=[90_000])
-    assert world.store.ring([bell], 0.05) is None
+    assert world.rung(bell) is None
     world.enqueue(envelope("soon"), delays_ms=[1_000])
-    assert world.store.ring([bell], 0.05) == bell
+    assert world.rung(bell) == bell
     assert world.run(world.queues.counts("default")).later == 3
 
 

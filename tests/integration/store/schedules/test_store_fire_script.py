@@ -40,7 +40,7 @@ def test_a_fire_enqueues_and_moves_the_watermark_in_one_step(world: StoreCalls, 
     assert reply.results[0].mark_ms == item.new_mark_ms
     stored = world.stored()["s"]
     assert (stored.mark_ms, stored.next_ms) == (item.new_mark_ms, item.next_ms)
-    assert world.store.ring([world.keys.queue("default").bell(Kind.ASYNC)], 0.05)
+    assert world.rung(world.keys.queue("default").bell(Kind.ASYNC))
     world.open(S)
     assert pack(world.turn(S, want=5).runs[0].envelope) == item.run
     entry = world.run(world.schedules.log(5))[0]
