@@ -31,3 +31,9 @@ def answered(call: Callable[[], Any]) -> Any:
         with suppress(StoreUnavailableError):
             return call()
     raise AssertionError(f"no answer in {TRIES_MAX} tries")
+
+
+def linger() -> None:
+    """Block until a signal raises. Anew every 5 s: one that comes just before a wait in C begins does not end that."""
+    while True:
+        threading.Event().wait(5)

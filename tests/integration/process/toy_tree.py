@@ -87,7 +87,7 @@ def crash_once(toy: Toy) -> int:
 def flap(toy: Toy) -> int:
     """Fails two hundred times once the tree is ready, then is good."""
     toy.ready()
-    while toy.board.header.phase != Phase.READY:
+    while toy.board.header.phase < Phase.READY:  # it may stop at once
         signal.sigtimedwait((), 0.01)
     return 1 if toy.launch.generation <= 200 else toy.idle()
 
@@ -202,7 +202,7 @@ def guest(toy: Toy) -> int:
 def recycled(toy: Toy) -> int:
     """The first process of the first row asks to be replaced, and works until it is told to go."""
     toy.ready()
-    while toy.board.header.phase != Phase.READY:
+    while toy.board.header.phase < Phase.READY:  # it may stop at once
         signal.sigtimedwait((), 0.01)
     if toy.launch.slot == 0 and toy.launch.generation == 1:
         toy.ask(Verb.RECYCLE, 0, 1)

@@ -27,7 +27,7 @@ from tenure import Context, Retry, job
 from tests.integration.roles.worker.forked import Forked, fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit
 from tests.kit.servers import RealServer, Server, wait_until
-from tests.kit.waiting import WAIT_S_MAX
+from tests.kit.waiting import WAIT_S_MAX, linger
 
 pytestmark = pytest.mark.server
 
@@ -163,7 +163,7 @@ def test_a_signal_that_comes_during_a_fork_is_not_lost(shop: WorkerKit) -> None:
     @job("forks-sync")
     def forks_sync() -> None:
         fork_and_reap()
-        threading.Event().wait(600)
+        linger()
 
     def fork_and_reap() -> None:
         process = multiprocessing.get_context("fork").Process(target=int)
@@ -189,7 +189,7 @@ def test_a_quit_hands_the_run_back_and_leaves(shop: WorkerKit) -> None:
 
     @job("stuck-sync")
     def stuck_sync() -> None:
-        threading.Event().wait(600)
+        linger()
 
     process = start(shop)
     run_id = shop.enqueue("stuck-async" if is_async else "stuck-sync")

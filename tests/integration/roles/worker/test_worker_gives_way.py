@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from tenure import Context, job
 from tests.integration.roles.worker.forked import fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 from tests.kit.servers import wait_until
+from tests.kit.waiting import linger
 
 
 def ask(shop: WorkerKit, run_id: str) -> None:
@@ -168,7 +168,7 @@ def test_a_plain_function_is_interrupted_and_ends_as_it_was_asked_to(
 
     @job("long", timeout=600)
     def long() -> None:
-        threading.Event().wait(600)
+        linger()
 
     @job("after")
     def after() -> None:
@@ -206,7 +206,7 @@ def test_a_plain_function_that_makes_room_and_that_a_person_cancels_ends_cancell
     @job("long", timeout=600)
     def long() -> None:
         try:
-            threading.Event().wait(600)
+            linger()
         finally:
             (tmp_path / "cleans").touch()
             wait_until((tmp_path / "go").exists, what="the second request")

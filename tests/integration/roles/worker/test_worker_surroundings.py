@@ -19,6 +19,7 @@ from tenure import Context, Middleware, Resource, Retry, job
 from tests.integration.roles.worker.forked import fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 from tests.kit.servers import wait_until
+from tests.kit.waiting import linger
 
 trace: list[str] = []
 
@@ -212,7 +213,7 @@ def test_a_stop_of_a_plain_job_undoes_too(sync_shop: WorkerKit, tmp_path: Path) 
     def long(context: Context) -> None:
         context.on_failure(undone.touch)
         begun.touch()
-        threading.Event().wait(60)
+        linger()
 
     run_id = sync_shop.enqueue("long")
     process = fork(sync_shop)

@@ -20,11 +20,7 @@ from supervisor.roles.worker.pools.sync_pool import SyncPool
 from tenure import Context, Retry, job
 from tests.integration.roles.worker.forked import fork
 from tests.integration.roles.worker.worker_fixture import WorkerKit
-
-
-def wait_for_ever() -> None:
-    """Block as a socket without a timeout does."""
-    threading.Event().wait(600)
+from tests.kit.waiting import linger
 
 
 def test_a_run_is_executed_once_and_leaves_only_its_result(sync_shop: WorkerKit) -> None:
@@ -95,7 +91,7 @@ def test_a_soft_timeout_interrupts_what_the_job_waits_for(sync_shop: WorkerKit) 
     @job("stuck", timeout=600, soft_timeout=0.05, retry=Retry(attempts=1))
     def stuck(context: Context) -> None:
         try:
-            wait_for_ever()
+            linger()
         finally:
             context.log.info("cleaned", cancelled=context.is_cancelled)
 
@@ -107,7 +103,7 @@ def test_a_soft_timeout_interrupts_what_the_job_waits_for(sync_shop: WorkerKit) 
 
     assert found.history == [(stuck_id, "dead", 1), (good_id, "ok", 1)]
     assert found.errors[stuck_id]["type"] == "SoftTimeout"
-    assert "wait_for_ever" in found.errors[stuck_id]["traceback"]
+    assert "linger" in found.errors[stuck_id]["traceback"]
 
 
 def test_a_library_that_retries_on_exceptions_cannot_swallow_a_soft_timeout(sync_shop: WorkerKit) -> None:
@@ -117,7 +113,7 @@ def test_a_library_that_retries_on_exceptions_cannot_swallow_a_soft_timeout(sync
     def retrying() -> None:
         while True:
             try:
-                wait_for_ever()
+                linger()
             except Exception:  # noqa: BLE001 - what libraries do
                 continue
 
@@ -133,7 +129,7 @@ def test_a_job_that_returns_after_its_soft_timeout_has_finished(sync_shop: Worke
     @job("partial", timeout=600, soft_timeout=0.05)
     def partial(context: Context) -> Any:
         try:
-            wait_for_ever()
+            linger()
         except SoftTimeout:
             return ["so far", context.is_cancelled]
 
@@ -154,7 +150,7 @@ def test_a_job_that_takes_the_signals_away_takes_them_from_itself_only(sync_shop
 
     @job("stuck", timeout=600, soft_timeout=0.05, retry=Retry(attempts=1))
     def stuck() -> None:
-        wait_for_ever()
+        linger()
 
     sync_shop.enqueue("thief")
     run_id = sync_shop.enqueue("stuck")
@@ -259,7 +255,7 @@ def test_a_quit_during_a_job_hands_it_back_uncharged(sync_shop: WorkerKit) -> No
     @job("endless", retry=Retry(attempts=1))
     def endless() -> None:
         os.kill(os.getpid(), signal.SIGQUIT)
-        wait_for_ever()
+        linger()
 
     run_id = sync_shop.enqueue("endless")
     sync_shop.ask_to_go()
@@ -275,7 +271,7 @@ def test_a_quit_that_nobody_asked_for_leaves_the_run_to_whoever_judges_the_death
     @job("quits")
     def quits() -> None:
         os.kill(os.getpid(), signal.SIGQUIT)
-        wait_for_ever()
+        linger()
 
     run_id = sync_shop.enqueue("quits")
 
