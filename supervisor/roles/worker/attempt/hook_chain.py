@@ -6,6 +6,7 @@ Guarantees
     Reservations are undone when the attempt ends other than ok, the last first, each once. One whose ``reserve``
     failed or did not answer in time is undone too, since nobody knows whether it took something. A soft timeout or a
     cancel that comes meanwhile cuts no ``unreserve`` off.
+    ``unreserve`` and ``after`` that hang are given up before the hard timeout of the run: they get no process killed.
     A process that dies undoes nothing. So an attempt that follows a crash or an interruption begins with undoing, the
     last first, reservations that the one before may have left, before it asks for anything.
     Effects and failures of ``unreserve`` and ``after`` change nothing about the attempt.
@@ -19,6 +20,7 @@ Does not guarantee
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Coroutine, Generator
 from functools import partial
 from typing import Any
@@ -40,6 +42,10 @@ from supervisor.telemetry.metrics import HOOK_ANSWERS, HOOK_SECONDS
 UNRESERVE = "unreserve"
 
 _Deciding = Generator[Callable[[], Any], Ended, BaseException | None]
+
+
+TO_END_S, SHARE = 0.3, 1 / 3
+"""Time to keep before the hard timeout, at most half of that from the soft one; share of the rest once it is used."""
 
 
 class HookChain:
@@ -98,7 +104,8 @@ class HookChain:
 
     def _call(self, asked: BoundHook, method: str, *args: str) -> Calls:
         started_ns = self._clock.elapsed_ns()
-        call = self._pipeline.step(asked, method, self._context, *args)
+        within_s = time_after(self._context) if method in (UNRESERVE, Point.AFTER) else math.inf
+        call = self._pipeline.step(asked, method, self._context, *args, within_s=within_s)
         if method == UNRESERVE and self._context.kind is Kind.ASYNC:  # of a sync pool a thread makes it, and goes on
             call = partial(_uncut, call)
         ended = yield call
@@ -148,6 +155,15 @@ class HookChain:
                 self._reserved.append(asked)  # undone with the others, on the way out
                 return error
         return None
+
+
+def time_after(context: Context) -> float:
+    """Return the seconds that one more call may take of an attempt whose job has ended, so that it ends in time."""
+    if context.deadline_ns is None or context.soft_deadline_ns is None:
+        return math.inf
+    kept_s = min(TO_END_S, (context.deadline_ns - context.soft_deadline_ns) / SECOND_NS / 2)
+    left_s = context.remaining_s()
+    return max(left_s * SHARE, left_s - kept_s)
 
 
 async def _uncut(call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:

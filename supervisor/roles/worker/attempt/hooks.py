@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -188,9 +189,10 @@ class Pipeline:
 
     # Asking --------------------------------------------------------------------------------------
 
-    def step(self, asked: BoundHook, name: str, *args: Any) -> Callable[[], Any]:
+    def step(self, asked: BoundHook, name: str, *args: Any, within_s: float = math.inf) -> Callable[[], Any]:
         """Return the call of a method of a hook, as the driver of this kind of pool makes it."""
-        return partial(self.call_async if self._kind is Kind.ASYNC else self.call, asked, name, *args)
+        call: Callable[..., Any] = self.call_async if self._kind is Kind.ASYNC else self.call
+        return partial(call, asked, name, *args, within_s=min(within_s, asked.timeout_s))
 
     def dispatch(self, asked: BoundHook, context: Any) -> Callable[[], Any]:
         """Return the call that lets a dispatcher do a run's work: without the time limit of a hook."""
@@ -207,36 +209,36 @@ class Pipeline:
         finally:
             self._let_go(future)
 
-    def call(self, asked: BoundHook, name: str, *args: Any) -> Any:
+    def call(self, asked: BoundHook, name: str, *args: Any, within_s: float) -> Any:
         """Call a method of a hook from a thread without a loop, and wait for it as long as it may take.
 
         Raises:
             HookFailedError: it failed.
         """
         try:
-            future = self._submit(asked, name, args)
+            future = self._submit(asked, name, args, within_s)
             try:
-                return future.result(asked.timeout_s)
+                return future.result(within_s)
             finally:
                 self._let_go(future)
         except TimeoutError:
-            raise HookFailedError(f"did not answer within {asked.timeout_s:g} s") from None
+            raise HookFailedError(f"did not answer within {round(within_s, 2):g} s") from None
         except Exception as error:
             raise _failure(error) from error
 
-    async def call_async(self, asked: BoundHook, name: str, *args: Any) -> Any:
+    async def call_async(self, asked: BoundHook, name: str, *args: Any, within_s: float) -> Any:
         """Call a method of a hook from an event loop. Raises HookFailedError like ``call``."""
         try:
-            async with asyncio.timeout(asked.timeout_s):
+            async with asyncio.timeout(within_s):
                 if (method := _coroutine(asked, name)) is not None:
                     return await method(*args)
-                future = self._submit(asked, name, args)
+                future = self._submit(asked, name, args, within_s)
                 try:
                     return await asyncio.wrap_future(future)
                 finally:
                     self._let_go(future)
         except TimeoutError:
-            raise HookFailedError(f"did not answer within {asked.timeout_s:g} s") from None
+            raise HookFailedError(f"did not answer within {round(within_s, 2):g} s") from None
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -245,10 +247,10 @@ class Pipeline:
         except (Exception, SystemExit, KeyboardInterrupt) as error:
             raise _failure(error) from error
 
-    def _submit(self, asked: BoundHook, name: str, args: tuple[Any, ...]) -> Future[Any]:
+    def _submit(self, asked: BoundHook, name: str, args: tuple[Any, ...], within_s: float) -> Future[Any]:
         if self._threads is None:
             self._threads = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="hook")
-        until_ns = self._clock.elapsed_ns() + round(asked.timeout_s * SECOND_NS)
+        until_ns = self._clock.elapsed_ns() + round(within_s * SECOND_NS)
         return self._threads.submit(copy_context().run, self._in_thread, asked, name, args, until_ns)
 
     def _in_thread(self, asked: BoundHook, name: str, args: tuple[Any, ...], until_ns: int) -> Any:
@@ -259,10 +261,10 @@ class Pipeline:
         """
         try:
             method = asked.method(name, asked.timeout_s)
-            if self._clock.elapsed_ns() < until_ns:
+            if (left_ns := until_ns - self._clock.elapsed_ns()) > 0:
                 if not inspect.iscoroutinefunction(method):
                     return method(*args)
-                return asyncio.run(_bounded(method, args, asked.timeout_s))
+                return asyncio.run(_bounded(method, args, left_ns / SECOND_NS))
         except TimeoutError:
             raise
         except BaseException as error:

@@ -6,8 +6,8 @@ directly.
 
 Guarantees
     Callbacks given to ``on_failure`` run when the attempt ends other than ok: the last given first, each once,
-    also after a soft timeout and when the process must go, within the rest of the time. An error in one
-    is logged, and changes nothing.
+    also after a soft timeout and when the process must go, within the rest of the time; a coroutine is
+    cancelled before the hard timeout. An error in one is logged, and changes nothing.
     The runs that a planner, a job that yields runs, wants come into being with the acknowledgement, or none (adr/0018):
     one that fails half-way planned nothing. A planner that yields nothing has finished.
 
@@ -33,7 +33,7 @@ from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.calls import Calls, Ended, drive, drive_async
 from supervisor.roles.worker.attempt.context import Context
 from supervisor.roles.worker.attempt.failure import is_clean_exit, is_undone, never_awaited
-from supervisor.roles.worker.attempt.hook_chain import HookChain
+from supervisor.roles.worker.attempt.hook_chain import HookChain, time_after
 from supervisor.roles.worker.attempt.hooks import Hooks, Pipeline
 from supervisor.roles.worker.attempt.middleware import Middleware, chain, closing
 from supervisor.roles.worker.attempt.progress import Progress
@@ -215,24 +215,25 @@ class JobInvoker:
     def _undo(self, context: Context) -> Generator[Callable[[], Any], Ended, None]:
         while context.undo:
             function = context.undo.pop()
-            _, error = yield partial(self._callback, function)
+            _, error = yield partial(self._callback, function, context)
             if error is not None:
                 what = getattr(function, "func", function)
                 name = getattr(what, "__qualname__", text_of(what, repr))
                 log.error("on_failure_failed", function=name, error=text_of(error, repr))
 
 
-def _call_plain(function: Callable[[], Any]) -> None:
+def _call_plain(function: Callable[[], Any], _: Context) -> None:
     value = function()
     if inspect.iscoroutine(value):
         value.close()
         raise TypeError("a plain job cannot await it; give on_failure a plain function")
 
 
-async def _call_async(function: Callable[[], Any]) -> None:
+async def _call_async(function: Callable[[], Any], context: Context) -> None:
     value = function()
     if must_be_awaited(value):
-        await value
+        async with asyncio.timeout(time_after(context)):
+            await value
 
 
 @lru_cache(maxsize=1024)

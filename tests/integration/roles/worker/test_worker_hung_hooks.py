@@ -63,9 +63,8 @@ def held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.
 def call(pipeline: Pipeline, kind: Kind, asked: BoundHook, run_id: str = "r1") -> Any:
     """Ask a hook."""
     context = Context(run_id=run_id, job="j", kind=kind)
-    if kind is Kind.ASYNC:
-        return asyncio.run(pipeline.call_async(asked, "gate", context))
-    return pipeline.call(asked, "gate", context)
+    ask = pipeline.step(asked, "gate", context)
+    return asyncio.run(ask()) if kind is Kind.ASYNC else ask()
 
 
 def only(pipeline: Pipeline, profile: str) -> BoundHook:
@@ -147,7 +146,7 @@ async def test_calls_at_once_build_a_hook_once(held: threading.Event) -> None:
     pipeline = Pipeline(Settings.model_validate({"profiles": BUILT}, strict=False), FakeClock(), Kind.ASYNC)
     asked = only(pipeline, "s")
     contexts = [Context(run_id=f"r{number}", job="j", kind=Kind.ASYNC) for number in range(4)]
-    calls = asyncio.gather(*(pipeline.call_async(asked, "gate", context) for context in contexts))
+    calls = asyncio.gather(*(pipeline.step(asked, "gate", context)() for context in contexts))
     asyncio.get_running_loop().call_later(0.05, held.set)
     await calls
     assert sys.modules["thanging"].built == [True]

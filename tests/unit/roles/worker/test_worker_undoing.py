@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from supervisor.core.jobs import registry as jobs_registry
 from supervisor.core.model import Kind
+from supervisor.core.units import MILLISECOND_NS, SECOND_NS
+from supervisor.roles.worker.attempt.hook_chain import time_after
 from supervisor.roles.worker.attempt.hooks import Pipeline
 from supervisor.roles.worker.attempt.invocation import JobInvoker
 from supervisor.settings.sections.models import Settings
@@ -42,6 +46,15 @@ class First:
 class Second:
     async def reserve(self, context): await meanwhile("take", "second")
     async def unreserve(self, context): await meanwhile("give back", "second")
+
+class Deaf:
+    async def reserve(self, context): ...
+    async def unreserve(self, context):
+        trace.append("give back")
+        await asyncio.Event().wait()
+    async def after(self, context, outcome, error):
+        trace.append(outcome)
+        await asyncio.Event().wait()
 """
 
 
@@ -54,18 +67,23 @@ def seats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     del sys.modules["tseats"]
 
 
-def attempt(seats: Any, *, may_have_left: bool = False) -> None:
+def attempt(seats: Any, *enabled: str, may_have_left: bool = False, near_its_end: bool = False) -> None:
     """Let one attempt of a job that fails pass, in an async pool."""
-
-    async def coroutine() -> None:
-        raise ValueError("no luck")
-
-    hooks = {"enabled": ["tseats:First", "tseats:Second"]}
+    hooks = {"enabled": [f"tseats:{name}" for name in enabled or ("First", "Second")]}
     settings = Settings.model_validate({"profiles": {"default": {}, "p": {"hooks": hooks}}}, strict=False)
     clock = FakeClock()
     calling = JobInvoker(kind=Kind.ASYNC, clock=clock, pipeline=Pipeline(settings, clock, Kind.ASYNC))
+    context = Context(run_id="r1", job="j", kind=Kind.ASYNC, clock=clock)
+    if near_its_end:
+        context.soft_deadline_ns = clock.elapsed_ns()
+        context.deadline_ns = context.soft_deadline_ns + 100 * MILLISECOND_NS
+
+    async def coroutine() -> None:
+        if near_its_end:
+            context.on_failure(asyncio.sleep, 3600)
+        raise ValueError("no luck")
+
     spec = jobs_registry._spec("j", coroutine, {}, ())
-    context = Context(run_id="r1", job="j", kind=Kind.ASYNC)
 
     async def task() -> None:
         seats.run = asyncio.current_task()
@@ -107,3 +125,31 @@ def test_a_stop_that_comes_while_an_earlier_attempt_is_undone_ends_this_one(seat
     with pytest.raises(asyncio.CancelledError):
         attempt(seats, may_have_left=True)
     assert seats.trace == [*GIVEN_BACK[:2], *GIVEN_BACK]
+
+
+def test_what_hangs_after_the_end_of_a_job_is_given_up_before_the_hard_timeout(seats: Any) -> None:
+    """A webhook whose receiver was gone made of each soft timeout a kill of the process, with all its other runs."""
+    with capture_logs() as logs, pytest.raises(ValueError, match="no luck"):
+        attempt(seats, "Deaf", near_its_end=True)
+
+    assert seats.trace == ["give back", "failed"]
+    assert [(line["event"], line.get("note") or line["error"]) for line in logs] == [
+        ("on_failure_failed", "TimeoutError()"),
+        ("hook_failed", "unreserve HookFailedError: did not answer within 0.05 s"),  # and one more, counted
+    ]
+
+
+@pytest.mark.parametrize(
+    ("soft_s", "hard_s", "time_s"), [(9, 10, 9.7), (9.8, 10, 9.9), (-9, 0.3, 0.1), (-2, -1, 0)]
+)
+def test_calls_after_the_end_of_a_job_have_the_time_to_its_hard_timeout_but_a_rest(
+    soft_s: float, hard_s: float, time_s: float
+) -> None:
+    """However many of them hang, each in turn: of the rest each has a third, so that it is never used up."""
+    clock = FakeClock()
+    context = Context(run_id="r1", job="j", kind=Kind.ASYNC, clock=clock)
+    assert time_after(context) == math.inf
+    context.soft_deadline_ns, context.deadline_ns = (
+        clock.elapsed_ns() + round(s * SECOND_NS) for s in (soft_s, hard_s)
+    )
+    assert time_after(context) == pytest.approx(time_s)
