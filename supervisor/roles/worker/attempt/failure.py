@@ -83,7 +83,7 @@ def is_clean_exit(error: BaseException) -> bool:
 def is_undone(value: Any, kind: Kind) -> bool:
     """Return whether a job of a pool of ``kind`` returned what it had to await: its work was not done.
 
-    A task or future of a coroutine job is under way.
+    A task or future of a coroutine job is under way, and awaited by its pool.
     """
     return type(value) is CoroutineType or (kind is Kind.SYNC and must_be_awaited(value))
 

@@ -175,6 +175,8 @@ class JobInvoker:
                 yield from hooks.tell(refusal)
                 return None, refusal
         value, error = yield self._work(plan, context, hooks, arguments)
+        if self._kind is Kind.ASYNC and isinstance(value, asyncio.Future):
+            value, error = yield partial(_itself, value)
         if is_undone(value, self._kind):
             value, error = None, never_awaited(value)
         if context.undo and error is not None and not is_clean_exit(error):
@@ -220,6 +222,10 @@ class JobInvoker:
                 what = getattr(function, "func", function)
                 name = getattr(what, "__qualname__", text_of(what, repr))
                 log.error("on_failure_failed", function=name, error=text_of(error, repr))
+
+
+def _itself(awaitable: Any) -> Any:
+    return awaitable
 
 
 def _call_plain(function: Callable[[], Any], _: Context) -> None:

@@ -5,6 +5,7 @@ Guarantees
     A suspect, a run that may have killed a process before, runs alone.
     A soft timeout cancels the job's task. The job's reaction decides: it ends by the cancellation
     (failed), by another exception (failed), or it returns (finished).
+    A job that returns a task or future ends with that: its work is under way.
     Not more than half of the slots are filled in one turn of the loop, so that runs fetched for
     the one half travel while the other half is executed.
 
@@ -175,6 +176,8 @@ class AsyncRuns:
         try:
             self._on_begin()
             value = await execution.function(**execution.arguments)
+            if isinstance(value, asyncio.Future):  # of a job that nothing stands around (invocation.py)
+                value = await value
         except BaseException as error:  # noqa: BLE001 - whatever a job raises ends its run and nothing else
             self._ended(execution, error=error)
         else:

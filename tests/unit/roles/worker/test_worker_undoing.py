@@ -139,9 +139,7 @@ def test_what_hangs_after_the_end_of_a_job_is_given_up_before_the_hard_timeout(s
     ]
 
 
-@pytest.mark.parametrize(
-    ("soft_s", "hard_s", "time_s"), [(9, 10, 9.7), (9.8, 10, 9.9), (-9, 0.3, 0.1), (-2, -1, 0)]
-)
+@pytest.mark.parametrize(("soft_s", "hard_s", "time_s"), [(9, 10, 9.7), (9.8, 10, 9.9), (-9, 0.3, 0.1), (-2, -1, 0)])
 def test_calls_after_the_end_of_a_job_have_the_time_to_its_hard_timeout_but_a_rest(
     soft_s: float, hard_s: float, time_s: float
 ) -> None:
