@@ -37,6 +37,9 @@ from supervisor.testing.runs import EnqueuedRun, Finished, InlineWorker, waiting
 from supervisor.testing.server import ImmediateStore, Server, driven_time
 from supervisor.testing.world import ReplicaClock, S, World
 
+OTHERS_S = 30.0
+"""How long a thread waits for another one that executes runs: so that a job which waits for that thread ends."""
+
 DEFAULT_START = "2026-01-01T00:00:00+00:00"
 RESIGN_STEPS_MAX = 8  # of a twentieth of the lease: a renewal period and a moment
 PAUSE_NS_MAX = 10**9 * S
@@ -109,7 +112,6 @@ class Cluster:
                 )
                 for name in (f"r{number}" for number in range(1, replicas + 1))
             }
-            self._finished, self._is_running = list[Finished](), False
             self._producer = self._new_producer(is_inline=inline)
             self._producer.simulate_leadership = partial(SimulatedLeadership, self._world, self._clock)
             exits.enter_context(substituted(self._producer))
@@ -127,7 +129,7 @@ class Cluster:
             on_enqueued=(lambda _template, _count: self._run_now()) if is_inline else None,
             open_store=lambda: self._world.server.store,
             open_async_store=lambda: cast("AsyncStore", ImmediateStore(self._world.server.store)),
-            in_place_of_waiting=self._run_now,
+            in_place_of_waiting=lambda left_s: self._run_now(OTHERS_S if left_s is None else left_s),
         )
 
     # Time.
@@ -279,33 +281,28 @@ class Cluster:
 
         A failed run is due again after its delay: ``advance``, then call this again.
         """
-        self._is_running = True
-        try:
-            found = self._worker.run_pending(limit)
-        finally:
-            self._is_running = False
-        self._finished += found
-        return found
+        return self._worker.run_pending(limit, wait_s=OTHERS_S)
 
     @property
     def finished(self) -> list[Finished]:
         """All finished attempts of the test, in order."""
-        return list(self._finished)
+        return list(self._worker.finished)
 
     def enqueued(self, job: str | None = None) -> list[EnqueuedRun]:
         """Return the runs, all or of a job, that wait to be executed or are delayed, in the order of their ids."""
         return [run for run in waiting_runs(self._world.server) if job in {None, run.job}]
 
-    def _run_now(self) -> None:
+    def _run_now(self, wait_s: float = 0) -> None:
         """Execute what is ready, unless a job enqueued it: then the loop that executes the job comes to it."""
-        if self._is_running:
+        if self._worker.executing == threading.get_ident():
             return
+        execute = partial(self._worker.run_pending, wait_s=wait_s)
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            self.run_pending()
+            execute()
             return
-        thread = threading.Thread(target=self.run_pending)  # coroutine jobs have event loops of their own
+        thread = threading.Thread(target=execute)  # coroutine jobs have event loops of their own
         thread.start()
         thread.join()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -66,7 +67,7 @@ def waiting_runs(server: Server) -> list[EnqueuedRun]:
 
 
 class InlineWorker:
-    """One worker of each kind, executed by the test's own thread."""
+    """One worker of each kind, executed by the thread that asks for it, one thread after the other."""
 
     def __init__(self, server: Server, clock: Clock, producer: Enqueuer | None = None) -> None:
         self._server = server
@@ -84,10 +85,37 @@ class InlineWorker:
             )
             for kind in Kind
         }
+        self.executing = 0
+        """Thread that executes runs; 0: none does."""
+
+        self.finished: list[Finished] = []
+        self._free = threading.Condition()
+        self._looks_again = False
         self._seq = dict.fromkeys(Kind, 0)  # of each session: one that leaves out a number has lost a turn
 
-    def run_pending(self, limit: int) -> list[Finished]:
-        """Run up to ``limit`` runs that are ready, those that they enqueue included."""
+    def run_pending(self, limit: int = 1000, *, wait_s: float) -> list[Finished]:
+        """Run up to ``limit`` runs that are ready, those that they enqueue included.
+
+        None where another thread still does so after ``wait_s``: that one looks again before it ends.
+        """
+        around, thread = self.executing, threading.get_ident()
+        with self._free:
+            if around != thread and not self._free.wait_for(lambda: not self.executing, wait_s):
+                self._looks_again = True
+                return []
+            self.executing = thread
+        found: list[Finished] = []
+        try:
+            found = self._run_pending(limit)
+        finally:
+            with self._free:
+                self.finished += found
+                looks_again, self._looks_again = self._looks_again, False
+                self.executing = around if around == thread else 0
+                self._free.notify_all()
+        return found + self.run_pending(limit - len(found), wait_s=0) if looks_again else found
+
+    def _run_pending(self, limit: int) -> list[Finished]:
         finished: list[Finished] = []
         for kind in Kind:
             self._server.store.run(self._sessions.open(self._session(kind), {}))

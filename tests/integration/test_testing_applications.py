@@ -6,6 +6,7 @@ import asyncio
 import re
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.producer import connection
 from supervisor.store.producer.producer import Producer
 from supervisor.store.producer.substitute import refused
+from supervisor.testing.runs import InlineWorker
 from tenure import Context, job
 from tenure.errors import JobFailedError, RunTimeoutError
 from tenure.testing import Cluster, ClusterFactory, EnqueuedRun, job_context
@@ -123,6 +125,60 @@ async def test_inline_executes_within_an_event_loop(tenure_inline: Cluster) -> N
 
     assert sent == ["ada"]
     assert await tenure.Run[str](run_id) == "sent to ada"
+
+
+def test_inline_executes_for_several_threads_one_after_the_other(tenure_inline: Cluster) -> None:
+    """Each thread of an application has the result of its run when it asks for it."""
+
+    def ask(number: int) -> object:
+        return tenure.Run[str](tenure.enqueue("mail.send", {"to": f"buyer-{number}"})).result()
+
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(ask, range(40)))
+    assert found == [f"sent to buyer-{number}" for number in range(40)]
+    assert len(tenure_inline.finished) == 40
+
+
+def test_inline_waits_for_no_job_that_waits_for_the_thread_which_enqueues(
+    tenure_inline: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run is executed after the job; its result is waited for as long as the thread says, and never for ever."""
+    monkeypatch.setattr("supervisor.testing.cluster.OTHERS_S", 0.01)
+
+    @job("mail.both")
+    def both() -> list[float | None]:
+        def ask(timeout: float | None) -> float | None:
+            with pytest.raises(RunTimeoutError):
+                run.result(timeout=timeout)
+            return timeout
+
+        with ThreadPoolExecutor(1) as threads:
+            run = tenure.Run[str](threads.submit(tenure.enqueue, "mail.send", {"to": "ada"}).result(20))
+            assert not sent
+            return [threads.submit(ask, timeout).result(20) for timeout in (0.01, None)]
+
+    assert tenure.Run[object](tenure.enqueue("mail.both")).result() == [0.01, None]
+    assert sent == ["ada"]
+
+
+def test_inline_comes_to_a_run_that_another_thread_enqueues_as_it_ends(
+    tenure_inline: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That thread does not wait: between the last look and the end its run would be nobody's."""
+    look, late = InlineWorker._run_pending, iter(["bob"])
+
+    def look_and_enqueue(worker: InlineWorker, limit: int) -> object:
+        found = look(worker, limit)
+        for to in late:
+            thread = threading.Thread(target=tenure.enqueue, args=("mail.send", {"to": to}))
+            thread.start()
+            thread.join(20)
+        return found
+
+    monkeypatch.setattr(InlineWorker, "_run_pending", look_and_enqueue)
+    tenure.enqueue("mail.send", {"to": "ada"})
+    assert sent == ["ada", "bob"]
+    assert tenure_inline.enqueued() == []
 
 
 def test_steps_of_a_run_are_noted_by_a_cluster_of_a_test(tenure_inline: Cluster) -> None:

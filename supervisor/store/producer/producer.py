@@ -80,7 +80,7 @@ class Producer:
         open_async_store: Callable[[], AsyncStore] | None = None,
         follow: Board | None = None,
         destination: Destination | None = None,
-        in_place_of_waiting: Callable[[], object] | None = None,
+        in_place_of_waiting: Callable[[float | None], object] | None = None,
     ) -> None:
         self.clock = self._clock = clock or SystemClock()
         self._entropy = entropy

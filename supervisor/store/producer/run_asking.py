@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Generator, Iterator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -71,9 +71,9 @@ class RunQueries:
         run: Callable[[Call[Any]], Any],
         run_async: Callable[[Call[Any]], Awaitable[Any]],
         waits: RunWaits,
-        in_place_of_waiting: Callable[[], object] | None = None,
+        in_place_of_waiting: Callable[[float | None], object] | None = None,
     ) -> None:
-        """Build it; ``in_place_of_waiting``: done once where it would wait, for programs without other processes."""
+        """Build it; ``in_place_of_waiting``: done once where it would wait so many seconds, without other processes."""
         self._cluster = keys.cluster
         self._clock = clock
         self._run = run
@@ -205,14 +205,13 @@ class RunQueries:
     def answer(self, effects: Effects[T], run_id: str = "", queue: str = "") -> T:
         """Drive ``effects`` in this thread."""
         woken = threading.Event()
-        act = self._in_place_of_waiting
-        stand_in = None if act is None else self._stand_in(act)
 
         def execute(effect: Call[Any] | WaitForEnd) -> Any:
             if isinstance(effect, Call):
                 return self._run(effect)
-            if stand_in is not None:
-                return next(stand_in)
+            if self._in_place_of_waiting is not None:
+                self._in_place_of_waiting(self._left_s(effect))
+                return False  # one last look
             self.waits.listen()
             if effect.is_deaf:
                 threading.Event().wait(self._left_s(effect))
@@ -224,24 +223,16 @@ class RunQueries:
         with self.waits.watch(run_id, queue, woken.set):
             return drive(effects, execute)
 
-    def _stand_in(self, act: Callable[[], object]) -> Iterator[bool]:
-        """Answers to waits in a program where nothing else happens meanwhile: one try, then the time is over."""
-        act()
-        yield True
-        while True:
-            yield False
-
     async def answer_async(self, effects: Effects[T], run_id: str = "", queue: str = "") -> T:
         """Drive ``effects`` in the running event loop."""
         woken = asyncio.Event()
-        act = self._in_place_of_waiting
-        stand_in = None if act is None else self._stand_in(act)
 
         async def execute(effect: Call[Any] | WaitForEnd) -> Any:
             if isinstance(effect, Call):
                 return await self._run_async(effect)
-            if stand_in is not None:
-                return next(stand_in)
+            if self._in_place_of_waiting is not None:
+                self._in_place_of_waiting(self._left_s(effect))
+                return False  # one last look
             self.waits.listen()
             if effect.is_deaf:
                 await asyncio.sleep(self._left_s(effect) or 0)
