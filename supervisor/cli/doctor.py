@@ -280,15 +280,10 @@ def replica_names(candidates: Sequence[CandidateInfo], lease: LeaseView) -> Find
 
 def schedule_sets(candidates: Sequence[CandidateInfo], lease: LeaseView) -> Finding:
     """Find replicas that may lead with other static schedules than the rest: those of one set alone fire."""
-    from supervisor.operations.leader import is_fresh
+    from supervisor.operations.leader import differing_schedules
 
-    sets: dict[str, list[str]] = {}
-    for each in candidates:
-        if each.schedules_digest and each.participates and is_fresh(each, lease):
-            sets.setdefault(each.schedules_digest, []).append(each.replica)
-    if len(sets) < 2:
+    seen = differing_schedules(candidates, lease)
+    if not seen:
         return Finding("schedules", "all replicas that have some have the same")
-    groups = sorted(sorted(names) for names in sets.values())
-    seen = " - ".join(", ".join(names[:UNSERVED_SHOWN]) for names in groups[:UNSERVED_SHOWN])
     remedy = "fine during a deploy; else run the same files on all, or give those of others a cluster: of its own"
-    return Finding("schedules", f"{len(sets)} sets that differ, of {seen}", remedy)
+    return Finding("schedules", seen, remedy)

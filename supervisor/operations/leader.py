@@ -6,6 +6,8 @@ Guarantees
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from supervisor.core.election.lease import is_named
 from supervisor.core.errors import EXIT_NO, TenureError
 from supervisor.core.signing import Signer
@@ -13,6 +15,7 @@ from supervisor.operations import Operation, one
 from supervisor.store.election.leases import FRESH_LEASES, CandidateInfo, LeaseEvent, Leases, LeaseView
 from supervisor.store.keys import Keys
 
+SHOWN_MAX = 10
 _LEASE_MIN_MS = 1000  # where the record holds none
 
 
@@ -100,3 +103,14 @@ def _named(to: str, holder: str, others: list[str]) -> str:
 def is_fresh(candidate: CandidateInfo, lease: LeaseView) -> bool:
     """Return whether ``candidate`` was seen lately: the entry of one that died stays for a while."""
     return candidate.seen_ms >= lease.now_ms - FRESH_LEASES * max(_LEASE_MIN_MS, lease.duration_ms)
+
+
+def differing_schedules(candidates: Sequence[CandidateInfo], lease: LeaseView) -> str:
+    """Name the replicas that may lead, by their static schedules, where these differ: those of one set alone fire."""
+    sets: dict[str, list[str]] = {}
+    for each in candidates:
+        if each.schedules_digest and each.participates and is_fresh(each, lease):
+            sets.setdefault(each.schedules_digest, []).append(each.replica)
+    groups = sorted(sorted(names) for names in sets.values())
+    seen = " - ".join(", ".join(names[:SHOWN_MAX]) for names in groups[:SHOWN_MAX])
+    return f"{len(sets)} sets that differ, of {seen}" if len(sets) > 1 else ""

@@ -149,7 +149,12 @@ def facts(
 
 
 def checks(
-    endpoint: HealthEndpoint, of: Facts, *, unserved: Sequence[tuple[str, Kind, int]] = (), late: Sequence[str] = ()
+    endpoint: HealthEndpoint,
+    of: Facts,
+    *,
+    unserved: Sequence[tuple[str, Kind, int]] = (),
+    late: Sequence[str] = (),
+    differing: str = "",
 ) -> list[HealthCheck]:
     """Return the checks of ``endpoint`` in the order they are shown.
 
@@ -158,13 +163,15 @@ def checks(
         of: this replica.
         unserved: queues of the cluster whose runs no live worker takes: name, kind, how many wait. A note, no failure.
         late: schedules of the cluster that break what they promise about their runs. A note, no failure.
+        differing: which replicas have other static schedules than the rest. A note, no failure.
     """
     match endpoint:
         case HealthEndpoint.LIVEZ:
             return _live(of)
         case HealthEndpoint.READYZ:
-            notes = HealthCheck("queues", note=_waiting_in_vain(unserved)), HealthCheck("schedules", note=_late(late))
-            return [*_ready(of), *notes]
+            remarks = _late(late), differing and f"static schedules: {differing}"
+            schedules = HealthCheck("schedules", note="; ".join(filter(None, remarks)))
+            return [*_ready(of), HealthCheck("queues", note=_waiting_in_vain(unserved)), schedules]
         case HealthEndpoint.HEALTHZ:
             return [
                 *_live(of),

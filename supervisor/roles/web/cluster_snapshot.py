@@ -20,6 +20,7 @@ from supervisor.clock import Clock
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.model import Kind
 from supervisor.core.units import SECOND_NS
+from supervisor.operations.leader import differing_schedules
 from supervisor.roles.child import ChildContext
 from supervisor.store.client.sync_client import AsyncStore
 from supervisor.store.election.leases import Leases, LeaseView
@@ -52,6 +53,7 @@ class Overview:
     served: ServedKinds | None = None  # kinds of runs that live workers of any replica take, by queue; None: not known
     unserved: tuple[tuple[str, Kind, int], ...] = ()  # queues whose runs no live worker takes: kind, how many wait
     late: tuple[str, ...] = ()  # schedules that break what they promise about their runs
+    differing: str = ""  # which replicas have other static schedules than the rest
 
 
 class Overviews:
@@ -150,6 +152,7 @@ class StoreReader:
             counts = await self._part(name, self.store.run(self._queues.counts(name)))
             queues += [] if counts is None else [counts]
         lease = await self.store.run(self._leases.view())
+        candidates = await self._part("candidates", self.store.run(self._leases.candidates())) or []
         plan = self.store.command("ZRANGE", self._keys.schedule_next, 0, DUE_SHOWN - 1, "WITHSCORES")
         due = await self._part("the plan", plan) or []
         pairs = zip(due[::2], due[1::2], strict=True)
@@ -161,6 +164,7 @@ class StoreReader:
             served=served,
             unserved=await self._unserved(),
             late=await self._late(),
+            differing=differing_schedules(candidates, lease),
         )
 
     def _shown(self, names: Collection[str]) -> list[str]:

@@ -23,7 +23,7 @@ from supervisor.roles.child import ChildContext
 from supervisor.roles.web import dashboard
 from supervisor.roles.web.access.auth import RequestGuard, needs, public, scope_of, unknown_token
 from supervisor.roles.web.api.base import WAIT_S_MAX
-from supervisor.roles.web.cluster_snapshot import Overviews
+from supervisor.roles.web.cluster_snapshot import Overview, Overviews
 from supervisor.roles.web.configz import Configuration, flags, masked_settings, with_sources
 from supervisor.roles.web.metrics import Scrape
 from supervisor.roles.web.responses import (
@@ -100,9 +100,8 @@ class Pages:
             pools=tuple(child.settings.workers),
             lease_duration_s=child.settings.election.lease_duration_s,
         )
-        overview = self._overviews.newest
-        unserved, late = ((), ()) if overview is None else (overview.unserved, overview.late)
-        found = health.checks(endpoint, read, unserved=unserved, late=late)
+        seen = self._overviews.newest or Overview((), None, ())
+        found = health.checks(endpoint, read, unserved=seen.unserved, late=seen.late, differing=seen.differing)
         if endpoint is not HealthEndpoint.READYZ:
             return found
         ending = "; ".join(ending_notes(child.settings.calendars, now_ms=child.clock.wall_ms()))

@@ -255,3 +255,11 @@ def test_late_schedules_are_named_and_fail_nothing() -> None:
     assert all(check.ok for check in found)
     assert note.startswith("late by their own promise: s00, s01, ")
     assert note.endswith(" more")
+
+
+def test_replicas_with_other_static_schedules_are_named_and_fail_nothing() -> None:
+    """Beside schedules that are late; the leader's set alone fires, and no probe can mend that."""
+    found = checks(HealthEndpoint.READYZ, HEALTHY, late=["s"], differing="2 sets that differ, of a.1 - b.2")
+    (note,) = [check.note for check in found if check.name == "schedules"]
+    assert all(check.ok for check in found)
+    assert note == "late by their own promise: s; static schedules: 2 sets that differ, of a.1 - b.2"

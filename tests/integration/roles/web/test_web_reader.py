@@ -95,6 +95,19 @@ async def test_it_shows_the_leader_the_queues_and_what_is_due(server: Server, re
     assert seen.served == {"default": (Kind.ASYNC,)}
 
 
+async def test_it_shows_which_replicas_have_other_static_schedules(server: Server, reader: StoreReader) -> None:
+    """A replica that never leads replaces nobody's."""
+    store: Any = server.store()
+    for replica, digest, participates in (("r1", "d1", True), ("r2", "d2", True), ("r3", "d3", False)):
+        info = CandidateInfo(replica=replica, schedules_digest=digest, participates=participates)
+        store.run(Leases(server.keys).campaign(
+            replica=replica, nonce=NONCE, duration_ms=5000, floor=0, mode="cold", observed_epoch=0, observed_seq=0,
+            info=info,
+        ))  # fmt: skip
+
+    assert (await reader.read()).differing == "2 sets that differ, of r1 - r2"
+
+
 async def test_a_broken_queue_hides_no_other(server: Server, reader: StoreReader) -> None:
     """A foreign key in one queue must not take the numbers of all others from the scrape."""
     runs = [run("a", Kind.ASYNC, "default", 0), run("b", Kind.ASYNC, "broken", 0)]
