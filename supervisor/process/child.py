@@ -2,8 +2,9 @@
 
 Guarantees
     Nothing of the parent is left in it: no handler, no descriptor that it was not given (its
-    number is /dev/null), no blocked signal. It dies with the parent, and it leaves through ``os._exit`` with the
-    code of its role, so no code of the parent's stack ever runs in it.
+    number is /dev/null), no blocked signal, no state of the global generators of random numbers (Python's, numpy's).
+    It dies with the parent, and it leaves through ``os._exit`` with the code of its role, so no code of the parent's
+    stack ever runs in it.
 
 Does not guarantee
     That its own children die with it; the parent kills its process group (see system/reaper.py).
@@ -53,6 +54,9 @@ def _prologue(spec: SlotSpec, launch: ChildIdentity) -> None:
     linux.set_name(spec.name)
     systemd.forget(os.environ)
     random.seed()
+    if (numpy_random := sys.modules.get("numpy.random")) is not None:
+        with contextlib.suppress(Exception):  # something in its place that cannot be seeded
+            numpy_random.seed()
     gc.enable()  # off in the parent, where nothing makes garbage
     signals.unblock_all()
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import random
 import resource
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 from supervisor.process import spawn
 from supervisor.process.system import linux, systemd
@@ -27,6 +30,15 @@ def inheritable_descriptors(_: Path) -> None:
     """Opens things that no child may keep."""
     for _ in range(20):
         os.set_inheritable(os.open("/dev/zero", os.O_RDONLY), True)  # noqa: FBT003
+
+
+def seeded_generators(_: Path) -> None:
+    """Seeds generators of random numbers, Python's and what stands for numpy's, as a module of jobs may."""
+    random.seed(7)
+    module = ModuleType("numpy.random")
+    generator = random.Random(7)
+    vars(module).update(seed=generator.seed, random=generator.random)
+    sys.modules["numpy.random"] = module
 
 
 def killed_in_prologue(directory: Path) -> None:
@@ -108,6 +120,6 @@ def no_fork_budget(_: Path) -> None:
 
 
 WAYS: dict[str, Callable[[Path], None]] = {f.__name__: f for f in (
-    hostile_starter, inheritable_descriptors, killed_in_prologue, signals_in_prologue, orphaned_in_prologue,
+    hostile_starter, inheritable_descriptors, seeded_generators, killed_in_prologue, signals_in_prologue, orphaned_in_prologue,
     forks_fail, kernel_refuses, second_thread, no_fork_budget,
 )}  # fmt: skip

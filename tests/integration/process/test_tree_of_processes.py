@@ -71,6 +71,16 @@ def test_a_child_finds_nothing_of_its_parent(make_tree: Make) -> None:
     assert tree.stop() == 0
 
 
+def test_no_child_draws_the_random_numbers_of_another(make_tree: Make) -> None:
+    """Python seeds its generator after a fork, numpy does not: all workers drew one sequence, and so after a restart."""
+    slots = [["agent", "agent", "guest"], ["io", "worker", "guest"]]
+    tree = make_tree(slots, ways=["seeded_generators"])
+    tree.wait_for("tree_ready")
+    drawn = [number for guest in tree.events("guest") for number in guest["drawn"]]
+    assert len(drawn) == len(set(drawn)) == 4
+    assert tree.stop() == 0
+
+
 def test_nobody_of_a_tree_touches_dev_shm(make_tree: Make) -> None:
     """Containers have a tiny one, or none: the board is anonymous memory that is handed down."""
     tree = make_tree(FULL[1:])

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -194,6 +195,7 @@ def guest(toy: Toy) -> int:
         descriptors=descriptors,
         name=Path("/proc/self/comm").read_text().strip(),
         oom=int(Path("/proc/self/oom_score_adj").read_text()),
+        drawn=[each.random() for each in (random, sys.modules.get("numpy.random")) if each is not None],
         environment=[name for name in ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID") if name in os.environ],
     )
     return idle(toy)
