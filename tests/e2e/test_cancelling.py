@@ -106,3 +106,4 @@ def test_cancelled_runs_end_and_stay_ended(
     assert (checked.returncode, checked.stdout.strip()) == (0, "nothing is wrong in 3 queues")
     tree.terminate()
     tree.wait()
+    assert sorted(line["run"] for line in tree.events("run_cancelled")) == ["deaf1", "io1", "io2", "plain1"]

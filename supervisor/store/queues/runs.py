@@ -56,11 +56,11 @@ class Enqueued(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EndedRun:
-    """A run that ended when it was taken from its session: it is not to run again."""
+    """A run that ended when it was taken from its session, or let go of: it is not to run again."""
 
     queue: str
     run_id: str
-    reason: str  # crashed, lost or cancelled
+    reason: str  # crashed, lost, cancelled or replaced
     attempt: int
     job: str  # empty: its envelope cannot be read
     schedule: str  # empty: of none
@@ -68,7 +68,7 @@ class EndedRun:
     @property
     def outcome(self) -> Outcome:
         """The same as the end of an attempt."""
-        return Outcome.CANCELLED if self.reason == "cancelled" else Outcome.DEAD
+        return Outcome(self.reason) if self.reason in {"cancelled", "replaced"} else Outcome.DEAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +89,7 @@ class UnwantedRun:
     is_killed: bool  # its time to stop is over: Redis has let go of it already
     is_cancelled: bool = False  # a person asked
     fetched_ms: int = 0  # which execution of it
+    ended: EndedRun | None = None  # how it ended, if Redis let go of it just now
 
 
 class UnwantedPage(list[UnwantedRun]):
@@ -252,9 +253,11 @@ def _released(reply: Any) -> Released:
 
 
 def _unwanted(reply: Any) -> UnwantedPage:
-    page = UnwantedPage(
-        UnwantedRun(text(queue), text(run_id), text(session), how == b"kill", why == b"cancelled", number(fetched))
-        for queue, run_id, how, session, why, fetched in chunks(reply[2:], 6)
-    )
+    page = UnwantedPage()
+    for queue, run_id, how, session, why, fetched, attempt, job, schedule in chunks(reply[2:], 9):
+        run, reason = (text(queue), text(run_id)), text(why)
+        ended = EndedRun(*run, reason, number(attempt), text(job), text(schedule)) if attempt else None
+        is_killed, is_cancelled = how == b"kill", reason == "cancelled"
+        page.append(UnwantedRun(*run, text(session), is_killed, is_cancelled, number(fetched), ended))
     page.position = (text(reply[0]), text(reply[1])) if reply[0] else None
     return page

@@ -295,6 +295,8 @@ class Unwanted:
         self.report(
             "run_unwanted", run=request.run_id, session=request.session, why=reason.name.lower(), kill=is_killed
         )
+        if is_killed and request.ended is not None:  # else its worker tells its end
+            self.report("runs_ended", runs=[request.ended], how="it did not end in time, so it was let go of")
         # Where the parent has not seen the request before it, this one comes again.
         if is_killed and self.row.request(Verb.KILL, slot, int(request.session.rpartition("/")[2])):
             self.wake_parent()

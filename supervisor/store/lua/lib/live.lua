@@ -21,6 +21,13 @@ local function schedule_of(id, data)
   return next(template) and (type(schedule) == 'string' and schedule or '') or nil
 end
 
+-- Names of a run's job and schedule, for people; empty where its envelope cannot be read, or has none.
+local function job_and_schedule(data)
+  local template, envelope = template_of(data)
+  local function name(value) return type(value) == 'string' and string.sub(value, 1, 255) or '' end
+  return name(template['job']), name(envelope['schedule'])
+end
+
 -- When a pause ends by itself; nil: not.
 local function end_of(paused)
   return natural(string.match(paused or '', '"until_ms"%s*:%s*(%d+)'))

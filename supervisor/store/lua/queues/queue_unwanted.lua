@@ -10,7 +10,8 @@
 --           place
 --
 -- Returns  last_queue and last_cursor of the next page (empty at the end), then
---          queue, id, how (stop or kill), session, why (replaced or cancelled), fetched_ms: for each execution
+--          queue, id, how (stop or kill), session, why (replaced or cancelled), fetched_ms, attempt, job, schedule: for
+--          each execution, the last three only if this call let go of it, and empty where nobody can read them
 --
 -- A request whose run has gone on without it is forgotten: to stop, once the run has another fence or none; to kill,
 -- once the session is gone, or a minute has passed in which its replica can have acted.
@@ -32,15 +33,16 @@ for i = FIRST, #ARGV do
   mine[ARGV[i]] = true
 end
 
--- The time of a run that was asked to end is over; false when this page has ended enough of them, or a key is not ours.
+-- The time of a run that was asked to end is over: attempt, job and schedule of what Redis lets go of; nil when this page
+-- has ended enough of them, or a key is not ours.
 local function let_go(queue, id, token, what, how)
-  if ended >= LET_GO_MAX or not pcall(check_queue, queue) then return false end
+  if ended >= LET_GO_MAX or not pcall(check_queue, queue) then return nil end
   ended = ended + 1
-  end_now(queue, tonumber(history), id, redis.call('HGET', keys.data(queue), id) or '', what,
-    'it did not end in time, so it was let go of', token)
+  local data = redis.call('HGET', keys.data(queue), id) or ''
+  end_now(queue, tonumber(history), id, data, what, 'it did not end in time, so it was let go of', token)
   redis.call('HSET', keys.cancel(queue), id, how .. '|' .. token .. '|' .. whole(now))
   redis.call('PEXPIRE', keys.cancel(queue), REQUEST_MS)
-  return true
+  return { whole(natural(string.match(token, '|(%d+)|%d+$')) or 0), job_and_schedule(data) }
 end
 
 local function look(queue, id, request)
@@ -55,14 +57,13 @@ local function look(queue, id, request)
   if is_over then
     redis.call('HDEL', keys.cancel(queue), id)
   elseif mine[session] then
-    if how == 'force' and tonumber(at) <= now then
-      kind = let_go(queue, id, token, 'cancelled', 'end') and HOW['end'] or kind
-    elseif how == 'yield' and tonumber(at) <= now then
-      kind = let_go(queue, id, token, 'replaced', 'kill') and HOW['kill'] or kind
+    local killed = (how == 'force' and 'end') or (how == 'yield' and 'kill')
+    local gone = killed and tonumber(at) <= now and let_go(queue, id, token, kind[2], killed)
+    kind = gone and HOW[killed] or kind
+    gone = gone or { '', '', '' }
+    for _, value in ipairs({ queue, id, kind[1], session, kind[2], fetched, gone[1], gone[2], gone[3] }) do
+      reply[#reply + 1] = value
     end
-    local m = #reply
-    reply[m + 1], reply[m + 2], reply[m + 3], reply[m + 4], reply[m + 5] = queue, id, kind[1], session, kind[2]
-    reply[m + 6] = fetched
   end
 end
 

@@ -23,7 +23,7 @@
 -- between, runs alone, and is dead at LOSSES_MAX. What must not run twice and may have begun is dead: "lost". A run whose
 -- end a person asked for, which its worker did not live to obey, ends cancelled.
 local FIELDS, DELAYS_MS, CRASHES_MAX = 3, { 0, 5000, 30000 }, 1000 -- as in job_options
-local LOSSES_MAX, NAME_MAX = 6, 255
+local LOSSES_MAX = 6
 local HOW = { unstarted = true, interrupted = true, vanished = true, crashed = true, suspect = true, precrashed = true,
   presuspect = true }
 local detail = string.gsub(string.sub(detail or '', 1, 200), '[%c|]', '/')
@@ -51,11 +51,8 @@ local now = now_ms()
 
 local reply = { 0 }
 
-local function name(value) return type(value) == 'string' and string.sub(value, 1, NAME_MAX) or '' end
-
 local function tell(queue, id, why, attempt, data)
-  local template, envelope = template_of(data)
-  for _, value in ipairs({ queue, id, why, whole(natural(attempt) or 0), name(template['job']), name(envelope['schedule']) }) do
+  for _, value in ipairs({ queue, id, why, whole(natural(attempt) or 0), job_and_schedule(data) }) do
     reply[#reply + 1] = value
   end
 end

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.model import Outcome, Release
 from supervisor.store.queues.control import CancelCode, Cancelled
-from supervisor.store.queues.runs import UnwantedRun
+from supervisor.store.queues.runs import EndedRun, UnwantedRun
 from tests.integration.store.queues.control_calls import READY, cancel, control, outcomes, stat, wanted
 from tests.kit.builders import StoreCalls, envelope, schedule
 
@@ -146,8 +148,10 @@ def test_one_that_does_not_end_in_time_is_let_go_of(world: StoreCalls) -> None:
     world.raw.hset(f"{world.keys.queue('default').prefix}cancel", "a", _passed(world))
 
     at_ms = world.fetched_ms("a")
-    killed = [UnwantedRun("default", "a", S, is_killed=True, is_cancelled=True, fetched_ms=at_ms)]
-    assert wanted(world, S) == wanted(world, S) == killed
+    killed = UnwantedRun("default", "a", S, is_killed=True, is_cancelled=True, fetched_ms=at_ms)
+    ended = EndedRun("default", "a", "cancelled", 1, "tests.noop", "")
+    assert wanted(world, S) == [replace(killed, ended=ended)]
+    assert wanted(world, S) == wanted(world, S) == [killed]
     assert world.ack(S, "a").stale == ["a"]
     assert [outcome for _, outcome, _ in outcomes(world)] == ["cancel_asked", "cancelled"]
     assert world.fsck() == []

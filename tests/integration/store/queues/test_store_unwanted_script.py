@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
-from supervisor.core.model import Release
-from supervisor.store.queues.runs import UnwantedRun
+from supervisor.core.model import Outcome, Release
+from supervisor.store.queues.runs import EndedRun, UnwantedRun
 from tests.kit.builders import StoreCalls, envelope
 from tests.kit.servers import on_both
 
@@ -72,6 +73,23 @@ def test_a_request_to_kill_is_forgotten_when_nobody_is_left_to_kill(busy: StoreC
 
     assert busy.run(busy.queues.unwanted([S])) == []
     assert pending(busy) == set()
+
+
+@on_both("queue_unwanted")
+@pytest.mark.parametrize(("how", "outcome"), [("force", Outcome.CANCELLED), ("yield", Outcome.REPLACED)])
+def test_an_agent_hears_once_how_a_run_ended_that_was_let_go_of(world: StoreCalls, how: str, outcome: Outcome) -> None:
+    """Its worker reports nothing, since it is killed: events and metrics knew nothing of the run's end."""
+    world.open(S)
+    world.enqueue(replace(envelope("nightly@5", job="billing.send"), schedule="nightly"))
+    assert world.fetch(S, want=1) == ["nightly@5"]
+    ask(world, how, "nightly@5", ago_ms=-60_000)
+    assert [each.ended for each in world.run(world.queues.unwanted([S]))] == [None]
+
+    ask(world, how, "nightly@5", ago_ms=1)
+    (gone,) = world.run(world.queues.unwanted([S]))
+    assert gone.ended == EndedRun("default", "nightly@5", outcome.value, 1, "billing.send", "nightly")
+    assert (gone.is_killed, gone.ended.outcome) == (True, outcome)
+    assert [(each.is_killed, each.ended) for each in world.run(world.queues.unwanted([S]))] == [(True, None)]
 
 
 def test_many_requests_are_let_go_of_page_by_page(world: StoreCalls) -> None:

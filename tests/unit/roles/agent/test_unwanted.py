@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from supervisor.roles.agent.sessions import local_workers
 from supervisor.roles.agent.sessions.local_workers import LocalWorkers
 from supervisor.roles.agent.sessions.tasks import BETWEEN_NS, UNWANTED_PERIOD_NS, Unwanted
 from supervisor.store.keys import Keys
-from supervisor.store.queues.runs import Queues, UnwantedPage, UnwantedRun
+from supervisor.store.queues.runs import EndedRun, Queues, UnwantedPage, UnwantedRun
 from supervisor.store.wire.poll import HISTORY
 
 NAMES = ("agent", "worker-io-0", "worker-cpu-0")
@@ -109,6 +110,18 @@ def test_a_run_that_is_not_executed_there_any_more_disturbs_nobody(stage: Stage)
     assert stage.signalled == []
     assert stage.told == []
     assert (stage.board.rows[IO].unwanted_number, stage.agent.request_number) == (0, 0)
+
+
+def test_the_end_of_a_run_whose_process_is_killed_for_it_is_told(stage: Stage) -> None:
+    """A coroutine's worker lives on, and tells its end when it comes to it."""
+    ends = {slot: EndedRun("default", "x", "cancelled", 1, "j", "") for slot in (IO, CPU)}
+    stage.look(*(replace(request(slot, kill=True), ended=ends[slot]) for slot in (IO, CPU)))
+
+    (told,) = [each for each in stage.told if each["event"] == "runs_ended"]
+    assert told["runs"] == [ends[CPU]]
+    assert told["runs"][0] is ends[CPU]
+    stage.look(request(CPU, kill=True))
+    assert len([each for each in stage.told if each["event"] == "runs_ended"]) == 1
 
 
 def test_a_process_of_one_run_is_killed_by_the_parent_when_its_time_is_over(stage: Stage) -> None:
