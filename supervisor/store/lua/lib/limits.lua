@@ -26,7 +26,7 @@
 -- A slot is given with `run` and taken with it, in one script, so it cannot leak; where one leaked all the same (a key
 -- deleted by hand), whoever finds all slots taken checks some holders, and frees those that do not run.
 -- Includes  queue
-local HEALED_MAX, SAMPLE, HEADER_MAX = 4, 8, 1024 -- of a header ours have some 500 bytes
+local HEALED_MAX, SAMPLE = 4, 8
 local WAITED = '0,0,0' -- charged with nothing: it came to its turn before, and is no newer when it comes back
 
 local parsed = {} -- many runs of one script share theirs; nobody changes what is in here
@@ -53,18 +53,6 @@ local function limits_in(header)
     end
   end
   return of
-end
-
--- The limits in front of an envelope; nil for most runs, at the price of one byte.
-local function header_of(data)
-  return string.byte(data, 3) == 91 and string.match(string.sub(data, 1, HEADER_MAX + 2), '^..(%[[^%]]*%])') or nil
-end
-
--- The template in a run's data and its whole envelope, decoded; empty tables where they cannot be read.
-local function template_of(data)
-  local is_json, envelope = pcall(cjson.decode, string.sub(data, 3 + #(header_of(data) or '')))
-  envelope = is_json and type(envelope) == 'table' and envelope or {}
-  return type(envelope['template']) == 'table' and envelope['template'] or {}, envelope
 end
 
 -- Raise if a key that adding a run writes holds another type, before the first write, so that no run is half added.

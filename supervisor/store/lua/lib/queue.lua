@@ -39,6 +39,20 @@ local function job_of(data)
   return string.match(data or '', '"job":"([^"|]*)"') or ''
 end
 
+local HEADER_MAX = 1024 -- ours have some 500 bytes
+
+-- The limits in front of an envelope; nil for most runs, at the price of one byte.
+local function header_of(data)
+  return string.byte(data, 3) == 91 and string.match(string.sub(data, 1, HEADER_MAX + 2), '^..(%[[^%]]*%])') or nil
+end
+
+-- The template in a run's data and its whole envelope, decoded; empty tables where they cannot be read.
+local function template_of(data)
+  local is_json, envelope = pcall(cjson.decode, string.sub(data, 3 + #(header_of(data) or '')))
+  envelope = is_json and type(envelope) == 'table' and envelope or {}
+  return type(envelope['template']) == 'table' and envelope['template'] or {}, envelope
+end
+
 -- Delete what is kept of runs beside their places and limits.
 local function erase(queue, ...)
   for _, hash in ipairs({ keys.data(queue), keys.att(queue), keys.err(queue) }) do
