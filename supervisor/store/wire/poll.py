@@ -292,8 +292,9 @@ _NOTE_MAX = 200
 class HistoryEntry:
     """One ended attempt, or a person's action on a run.
 
-    ``outcome``: as its worker reported it; crashed, interrupted or lost where it was reclaimed; duplicate where it
-    never began; cancel_asked, cancelled, purged, requeued or dropped where a person did it, who is named in ``note``.
+    ``outcome``: as its worker reported it; crashed, interrupted or lost where it was reclaimed; duplicate or
+    rejected where it never began; cancel_asked, cancelled, purged, requeued or dropped where a person did it, who is
+    named in ``note``.
     """
 
     run_id: str

@@ -133,10 +133,16 @@ local function create(queue, id, data)
   return true
 end
 
--- A run that came to an end before it began: another one holds its unique key.
+-- How a run came to an end before it began: another one holds its unique key, or a run that is not its own has its id. One
+-- of the same origin is it, as a former life of its parent left it, and no word is said.
+local TAKEN = 'its id is taken by another run'
 local function refuse_twin(queue, id, data, holder, cap, now)
-  history_add(queue, cap, id, 'duplicate', job_of(data), 'its unique key is held by ' .. string.gsub(holder, '^%S+ ', ''), now)
-  count_add(queue, 'duplicate', 1)
+  if not holder and origin_of(short(keys.data(queue), id)) == origin_of(data) then return 'duplicate' end
+  local outcome = holder and 'duplicate' or 'rejected'
+  local why = holder and 'its unique key is held by ' .. string.gsub(holder, '^%S+ ', '') or TAKEN
+  history_add(queue, cap, id, outcome, job_of(data), why, now)
+  count_add(queue, outcome, 1)
+  return outcome
 end
 
 -- Like what wakes workers, nothing below stops the end of a run: a foreign key in the way is left alone.
@@ -315,22 +321,19 @@ local function put_off(queue, id, data, att, due)
   redis.call('ZADD', keys.later(queue), whole(due), id)
 end
 
--- Make a run exist, and put it where it waits: `wait` ms from now, or ready. Answers as `create`; the history, of up to
--- `cap`, says so of one that ended at once because another holds its unique key.
+-- Make a run exist, and put it where it waits: `wait` ms from now, or ready. Answers whether it is new, else how it ended at
+-- once, which the history, of up to `cap`, says as well.
 local function admit(queue, id, data, wait, cap)
   local is_new, holder = create(queue, id, data)
-  if holder then
-    refuse_twin(queue, id, data, holder, cap, now_ms())
-  elseif is_new then
-    redis.call('SADD', keys.queues, queue)
-    if wait > 0 then
-      delay(queue, id, data, now_ms() + wait)
-    else
-      replace_older(queue, id, data)
-      redis.call('RPUSH', ready(queue, data), id)
-      ring(queue, string.sub(data, 1, 1), 1)
-    end
-    count_add(queue, 'in', 1)
+  if not is_new then return false, refuse_twin(queue, id, data, holder, cap, now_ms()) end
+  redis.call('SADD', keys.queues, queue)
+  if wait > 0 then
+    delay(queue, id, data, now_ms() + wait)
+  else
+    replace_older(queue, id, data)
+    redis.call('RPUSH', ready(queue, data), id)
+    ring(queue, string.sub(data, 1, 1), 1)
   end
-  return is_new, holder
+  count_add(queue, 'in', 1)
+  return true
 end

@@ -53,6 +53,12 @@ local function template_of(data)
   return type(envelope['template']) == 'table' and envelope['template'] or {}, envelope
 end
 
+-- What made a run, as its envelope says: its schedule, and the run that it is a child of or follows. A program's has neither.
+local function origin_of(data)
+  local _, envelope = template_of(data or '')
+  return tostring(envelope['schedule']) .. ' ' .. tostring(envelope['parent'])
+end
+
 -- Delete what is kept of runs beside their places and limits.
 local function erase(queue, ...)
   for _, hash in ipairs({ keys.data(queue), keys.att(queue), keys.err(queue) }) do

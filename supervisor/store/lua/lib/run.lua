@@ -95,6 +95,13 @@ local function tally_error(id, run, code, message)
   end
 end
 
+-- A run began that a tally counts, or ended at once: `outcome`, or left.
+local function tally_begin(parent, id, outcome)
+  tally_add(parent, 'total', 1)
+  tally_add(parent, outcome, 1)
+  if outcome == 'rejected' then tally_error(parent, id, 'id_taken', TAKEN) end
+end
+
 -- Whether all runs that a tally counts were ok, or refused as duplicates; and its field `other`.
 local function tally_success(key, other)
   local sums = redis.call('HMGET', key, 'total', 'ok', 'duplicate', other)
@@ -121,11 +128,8 @@ local function tally_follow(key, above)
       end
       check_types(queue, string.sub(data, 1, 3))
       redis.call('HDEL', key, 'then:' .. whole(n))
-      local is_new = admit(queue, id, data, tonumber(wait), HISTORY_MAX)
-      if above then
-        tally_add(above, 'total', 1)
-        tally_add(above, is_new and 'left' or 'duplicate', 1)
-      end
+      local is_new, ended = admit(queue, id, data, tonumber(wait), HISTORY_MAX)
+      if above then tally_begin(above, id, is_new and 'left' or ended) end
     end
   end
   if is_waiting and (tonumber(dead or 0) or 0) > 0 then
@@ -139,9 +143,7 @@ local function tally_followed(id, key)
   if after then
     local own, nominal = string.match(id, '^([^@!#]+)@(%d+)$')
     local _, schedule = live_lines(after == '1' and own or after) -- 1: written by an older version
-    if is_success then
-      redis.call('HDEL', key, 'after')
-    end
+    if is_success then redis.call('HDEL', key, 'after') end
     followed_end(schedule, nominal, is_success and 'ok' or 'dead')
   end
 end

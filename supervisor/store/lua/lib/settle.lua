@@ -85,9 +85,8 @@ local lists, born = {}, {} -- ready list to ids, queue to counts
 local function beget(parent, i)
   local id, queue, wait, data = ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3]
   local is_new, holder = create(queue, id, data)
-  tally_add(parent, 'total', 1)
-  tally_add(parent, is_new and 'left' or 'duplicate', 1)
-  if not is_new then return holder and refuse_twin(queue, id, data, holder, t.history, t.now) end
+  tally_begin(parent, id, is_new and 'left' or refuse_twin(queue, id, data, holder, t.history, t.now))
+  if not is_new then return end
   local tally = born[queue] or { a = 0, s = 0, new = 0 }
   born[queue], tally.new = tally, tally.new + 1
   if wait ~= '0' then

@@ -51,8 +51,8 @@
 -- its id comes back as stale and it has no effect. One whose queue, or that of a child, has a key that is not ours is refused:
 -- it has no effect yet, and is to be sent again in a later turn. The same (session, seq) again does nothing and gets its runs again.
 -- Children come into being with the acknowledgement that carries them, all of them or none (adr/0018). One whose id
--- is in its queue already, as of a former life of its parent's id, is left alone, and counted as a duplicate; one whose unique
--- key another run holds ends at once (adr/0021).
+-- is in its queue already, of a former life of its parent's id, is left alone, and counted as a duplicate; one whose unique
+-- key another run holds (adr/0021), or whose id a run of another origin has, ends at once.
 -- An id without data was cancelled: it is dropped and not counted.
 -- A run is written to `run` before it leaves its list, so that no error in between can lose it.
 if not_whole(seq, want, history, dead_cap, queue_count, ack_count) or (letter ~= 'a' and letter ~= 's') then

@@ -25,7 +25,7 @@ def child(parent: str, key: str, **template: Any) -> Child:
 def follow(run_id: str, when: str = "complete", **template: Any) -> str:
     """Return a run that starts when all others have ended, as a worker sends it."""
     made = Template(**{"job": "tests.noop", "kind": Kind.ASYNC} | template)
-    packed = pack(Envelope(id=run_id, template=made, cause="then"))
+    packed = pack(Envelope(id=run_id, template=made, parent=run_id.rpartition("/")[0], cause="then"))
     return f"{when} 0 {packed.queue} {run_id} {packed.data.decode()}"
 
 
@@ -213,8 +213,9 @@ def test_what_a_former_life_of_an_id_left_is_counted_where_it_keeps_a_run_from_c
 
 
 def test_what_follows_a_branch_and_cannot_start_is_counted_above_it(world: StoreCalls) -> None:
-    """A run of its id is there already; the tree above is complete without it."""
-    world.enqueue(envelope("p/0/then"), delays_ms=[60_000])
+    """A run of its id is there already, of a former life of the branch; the tree above is complete without it."""
+    former = Envelope(id="p/0/then", template=envelope("p").template, parent="p/0")
+    world.enqueue(former, delays_ms=[60_000])
     begin(world, child("p", "0"))
     assert world.fetch(S) == ["p/0"]
     world.turn(S, want=0, acks=[end("p/0", then=[follow("p/0/then")])])
