@@ -83,7 +83,7 @@ class Batch:
 
 @dataclass(eq=False)
 class BatchStream:
-    """Arguments in, batches out. ``pull`` runs the caller's code, ``pack`` only ours."""
+    """Arguments in, batches out. ``pull`` runs the caller's code, ``pack`` of it only the arguments' types."""
 
     job: JobTemplate
     many: InitVar[Iterable[Args]]
@@ -105,7 +105,7 @@ class BatchStream:
             raise OptionError(f"many must be mappings of arguments, one for each run, got {shown(many)}")
         self._many = iter(many)
         self.queue = self.job.template.queue
-        self._pulled: list[Args] = []
+        self._pulled: list[tuple[Args, str]] = []  # with the id, if the caller chose it
         self._next: Batch | None = None
         self._is_over = False
         self.fault: BaseException | None = None  # why nothing after what was packed so far can be enqueued
@@ -116,8 +116,9 @@ class BatchStream:
         if self._is_over or self._pulled:
             return
         try:
-            for args in islice(self._many, ENQUEUE_MAX):
-                self._pulled.append(_as_now(args))  # one by one: what came before a fault counts
+            for each in islice(self._many, ENQUEUE_MAX):  # one by one: what came before a fault counts
+                args = _as_now(each)
+                self._pulled.append((args, "" if self.run_id is None else check_run_id(self.run_id(args))))
         except Exception as error:  # noqa: BLE001 - raised again when what came before is in
             self.fault, self._is_over = error, True
         self._is_over = self._is_over or len(self._pulled) < ENQUEUE_MAX
@@ -129,10 +130,10 @@ class BatchStream:
         batch, size = Batch(nonce=self.entropy(16).hex(), is_chosen=self.run_id is not None), 0
         wall_ms = self.wall_ms()
         tail = self.job.tail(wall_ms, self.delay_ms, self.traceparent)
-        fresh = [] if self.run_id else fresh_run_ids(wall_ms, self.entropy(ENTROPY_BYTES * len(self._pulled)))
+        fresh = fresh_run_ids(wall_ms, self.entropy(0 if batch.is_chosen else ENTROPY_BYTES * len(self._pulled)))
         try:
-            for index, args in enumerate(self._pulled):
-                run_id = fresh[index] if self.run_id is None else check_run_id(self.run_id(args))
+            for index, (args, chosen) in enumerate(self._pulled):
+                run_id = chosen or fresh[index]
                 data = self.job.pack(run_id, args, tail)
                 content = (self.job.content(args),) if batch.is_chosen else ()  # it may fail: before anything is added
                 batch.ids.append(run_id)

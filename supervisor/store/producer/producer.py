@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import threading
 from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
 from datetime import datetime
@@ -44,6 +43,7 @@ from supervisor.store.producer.job_templates import JobTemplates
 from supervisor.store.producer.loop_stores import LoopStores
 from supervisor.store.producer.options import Args, Each, EnqueueOptions, JobRef, ManyOptions, unknown_option
 from supervisor.store.producer.run_asking import RunQueries
+from supervisor.store.producer.thread_stores import ThreadStores
 from supervisor.store.producer.tracing import traceparent_of
 from supervisor.store.producer.waiting import RunWaits
 from supervisor.store.queues.reads import Served
@@ -107,7 +107,7 @@ class Producer:
     def _forget(self) -> None:
         # A connection that two processes share gives each the other's replies.
         self._pid = os.getpid()
-        self._local = threading.local()
+        self._thread_stores = ThreadStores(self._open)
         self._loop_stores = LoopStores(self._open_async)
         self._batchers: WeakKeyDictionary[Any, EnqueueBatcher] = WeakKeyDictionary()
         waits = RunWaits(self.keys, open_store=self._open, clock=self._clock, entropy=self._entropy)
@@ -172,7 +172,11 @@ class Producer:
             PartlyEnqueuedError: it stopped before the end, at the place it names; its cause is the reason.
         """
         stream = drive(self._prepared(job, partial(self._stream, job, many, **options)), self._ask)
-        return drive(stream.batches(), lambda call: self.run(call, meanwhile=stream.pack))
+
+        def pack() -> None:
+            self._thread_stores.aside(stream.pack)  # types of arguments may have checks that ask Redis
+
+        return drive(stream.batches(), lambda call: self.run(call, meanwhile=pack))
 
     async def enqueue_many_async(self, job: JobRef, many: Iterable[Args], **options: Unpack[ManyOptions]) -> Totals:
         """Enqueue as ``enqueue_many`` without blocking the event loop for longer than packing a batch takes."""
@@ -228,8 +232,7 @@ class Producer:
     def close(self) -> None:
         """Drop this thread's connection, and that of waiting if nobody waits. The producer may be used again."""
         self.asking.waits.close()
-        if (store := self._local.__dict__.pop("store", None)) is not None:
-            store.close()
+        self._thread_stores.close()
 
     async def close_async(self) -> None:
         """Drop this event loop's connection, and that of waiting if nobody waits. The producer may be used again."""
@@ -327,10 +330,7 @@ class Producer:
         self._refuse_in_tests()
         if self._pid != os.getpid():
             self._forget()
-        store: Store | None = getattr(self._local, "store", None)
-        if store is None:
-            store = self._local.store = self._open()
-        return store
+        return self._thread_stores.current()
 
     def _batcher(self) -> EnqueueBatcher:
         if self._pid != os.getpid():

@@ -186,7 +186,7 @@ def test_a_lost_reply_is_asked_again_and_counts_once(
         return reply
 
     monkeypatch.setattr(store, "run", lose_the_first)
-    monkeypatch.setattr(subject, "_open", lambda: store)
+    monkeypatch.setattr(subject._thread_stores, "_open", lambda: store)
 
     assert subject.enqueue_many("mail", numbers(600)) == Totals(new=600)
     assert server.store().run(Queues(server.keys).counts("mail")).ready_total == 600
@@ -207,7 +207,7 @@ def test_an_outage_leaves_one_batch_in_doubt_and_names_it(
         return reply
 
     monkeypatch.setattr(store, "run", fall_silent)
-    monkeypatch.setattr(subject, "_open", lambda: store)
+    monkeypatch.setattr(subject._thread_stores, "_open", lambda: store)
 
     with pytest.raises(PartlyEnqueuedError, match="of the 500 runs after them it is not known") as caught:
         subject.enqueue_many("mail", numbers(2000), run_id=lambda args: f"n{args['number']}")

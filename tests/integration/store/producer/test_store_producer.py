@@ -181,7 +181,7 @@ def test_a_lost_reply_is_asked_again_under_the_same_nonce(
         return reply
 
     monkeypatch.setattr(store, "run", lose_the_first)
-    monkeypatch.setattr(subject, "_open", lambda: store)
+    monkeypatch.setattr(subject._thread_stores, "_open", lambda: store)
 
     tenure.enqueue("mail", {"to": "a@b"})
 
