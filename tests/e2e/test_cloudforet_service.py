@@ -69,6 +69,7 @@ class Site:
         (self.directory / "tenure.yaml").write_text(text)
         tree = self.start("old", "--config", "tenure.yaml", environ={"OLD_TOKEN": CANARY})
         tree.wait_for("tree_ready")
+        tree.wait_for("schedules_declared", applied=True)
         return tree
 
     def ask(self, *arguments: str) -> str:

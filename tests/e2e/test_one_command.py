@@ -29,6 +29,7 @@ def demo(start: Callable[..., Tree], directory: Path, *settings: str) -> Tree:
     (directory / "config").symlink_to(ROOT / "config")
     tree = start("demo", "--config", "config/demo", "--port", "0", "--log-format", "json", *settings)
     tree.wait_for("tree_ready")
+    tree.wait_for("schedules_declared", applied=True)
     return tree
 
 
@@ -113,7 +114,7 @@ def test_a_crontab_is_imported_and_runs(start: Callable[..., Tree], short_direct
 
     tree = start("cron", "--config", "imported.yaml", "--port", "0", "--log-format", "json")
     if is_asked:
-        tree.wait_for("tree_ready")
+        tree.wait_for("schedules_declared", applied=True)
         (schedule,) = yaml.safe_load((short_directory / "imported.yaml").read_text())["schedules"]
         asked = tenure(short_directory, "schedule", "trigger", schedule, "--config", "imported.yaml")
         assert asked.returncode == 0, asked.stderr
