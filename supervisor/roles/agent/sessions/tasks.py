@@ -279,7 +279,8 @@ class Unwanted:
         for request in self._waiting:
             if request.session not in slots:
                 continue
-            if request.session in told:
+            is_busy = self.row.request_number != self.row.handled_number
+            if request.session in told or (is_busy and request.ended is not None):  # its end is told as it is killed
                 later.append(request)
             elif self._pass_on(request, slots[request.session]):
                 told.add(request.session)

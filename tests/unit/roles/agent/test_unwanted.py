@@ -124,6 +124,24 @@ def test_the_end_of_a_run_whose_process_is_killed_for_it_is_told(stage: Stage) -
     assert len([each for each in stage.told if each["event"] == "runs_ended"]) == 1
 
 
+def test_ends_are_told_one_by_one_as_their_processes_are_killed(stage: Stage) -> None:
+    """The parent kills one at a time; meanwhile the others may end by themselves, and their workers tell it."""
+    stage.unwanted._exclusive = frozenset({IO, CPU})
+    ends = [EndedRun("default", "x", "cancelled", 1, name, "") for name in ("first", "second")]
+    stage.look(*(replace(request(slot, kill=True), ended=end) for slot, end in zip((IO, CPU), ends, strict=True)))
+
+    def told() -> list[EndedRun]:
+        return [run for each in stage.told if each["event"] == "runs_ended" for run in each["runs"]]
+
+    assert told() == ends[:1]
+    stage.unwanted.run(0)
+    assert told() == ends[:1], "the parent has not killed the first"
+    stage.agent.handled_number = stage.agent.request_number
+    stage.unwanted.run(0)
+    assert told() == ends
+    assert stage.agent.request_slot == CPU
+
+
 def test_a_process_of_one_run_is_killed_by_the_parent_when_its_time_is_over(stage: Stage) -> None:
     """The agent asks; only the parent kills."""
     stage.look(request(CPU, kill=True))
