@@ -199,7 +199,7 @@ async def _coroutine(execution: Execution) -> Any:
     """Call a coroutine job with resources of its own: each run has its own event loop here."""
     if execution.context is None:
         value = await execution.spec.function(**execution.arguments)
-        return await value if isinstance(value, asyncio.Future) else value
+        return await value if issubclass(type(value), asyncio.Future) else value
     calling = JobInvoker(kind=Kind.ASYNC)
     try:
         return await calling.prepare(execution.spec, execution.context)(**execution.arguments)

@@ -175,7 +175,7 @@ class JobInvoker:
                 yield from hooks.tell(refusal)
                 return None, refusal
         value, error = yield self._work(plan, context, hooks, arguments)
-        if self._kind is Kind.ASYNC and isinstance(value, asyncio.Future):
+        if self._kind is Kind.ASYNC and issubclass(type(value), asyncio.Future):
             value, error = yield partial(_itself, value)
         if is_undone(value, self._kind):
             value, error = None, never_awaited(value)
@@ -212,7 +212,10 @@ class JobInvoker:
         call = partial(spec.function, **context.arguments, **given)
         if is_planner(spec.function):
             return (yield from spawn_all(call(), context))
-        return (yield call)
+        value, error = yield call
+        if self._kind is Kind.ASYNC and issubclass(type(value), asyncio.Future):
+            return (yield partial(_itself, value))  # within its middleware
+        return value, error
 
     def _undo(self, context: Context) -> Generator[Callable[[], Any], Ended, None]:
         while context.undo:

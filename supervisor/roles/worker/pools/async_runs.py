@@ -176,9 +176,10 @@ class AsyncRuns:
         try:
             self._on_begin()
             value = await execution.function(**execution.arguments)
-            if isinstance(value, asyncio.Future):  # of a job that nothing stands around (invocation.py)
+            if issubclass(type(value), asyncio.Future):  # of a job that nothing stands around (invocation.py)
                 value = await value
         except BaseException as error:  # noqa: BLE001 - whatever a job raises ends its run and nothing else
+            value = None  # its task, if it was one, leads to the error, and that to this frame
             self._ended(execution, error=error)
         else:
             self._ended(execution, value=value)

@@ -56,6 +56,7 @@ async def test_a_coroutine_job_that_returns_its_tasks_ends_with_them(shop: Worke
         return asyncio.gather(part(first), part(second))
 
     async def both_by_context(context: Context, first: int, second: int) -> Any:
+        del context
         return await both(first, second)
 
     job("both", retry=Retry(attempts=1))(both_by_context if has_context else both)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from supervisor.core.jobs import registry
 from supervisor.core.model import Kind
 from supervisor.roles.worker.attempt import middleware
 from supervisor.roles.worker.attempt.invocation import JobInvoker
@@ -75,3 +76,32 @@ def test_a_machine_without_a_thread_keeps_no_worker_from_leaving_in_order(monkey
         loop.run_until_complete(JobInvoker(kind=Kind.ASYNC).close_async(1.0))
     loop.run_until_complete(loop.shutdown_default_executor())
     loop.close()
+
+
+class Watcher(Middleware):
+    """Notes how a job ends that it stands around."""
+
+    async def around_async(self, context: Context, call: Any) -> Any:
+        try:
+            return await call()
+        finally:
+            told.append("closed")
+
+
+def test_a_task_that_a_job_returns_is_awaited_within_its_middleware(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session that it opened was closed while the work went on."""
+    monkeypatch.setattr(middleware, "_installed", [])
+    told.clear()
+    Watcher().install()
+
+    async def part() -> str:
+        told.append("works")
+        return "done"
+
+    async def starts() -> Any:
+        return asyncio.create_task(part())
+
+    spec, context = registry._spec("starts", starts, {}, ()), Context(run_id="r", job="starts", kind=Kind.ASYNC)
+    call = JobInvoker(kind=Kind.ASYNC).prepare(spec, context)
+    assert asyncio.run(call()) == "done"
+    assert told == ["works", "closed"]
