@@ -12,6 +12,7 @@ from supervisor.core.jobs import registry as core_registry
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Kind
 from supervisor.roles.worker import entry
+from supervisor.roles.worker.pools import async_pool, sync_pool
 from tests.integration.roles.worker.forked import kill_what_is_left
 from tests.integration.roles.worker.worker_fixture import WorkerKit
 from tests.kit.servers import Server
@@ -25,10 +26,12 @@ def _no_worker_outlives_its_test() -> Iterator[None]:
 
 @pytest.fixture
 def jobs(monkeypatch: pytest.MonkeyPatch) -> Registry:
-    """The registry that ``@job`` fills in this test."""
+    """The registry that ``@job`` fills in this test, for workers whose last words are heard."""
     registry = Registry()
     for module in (core_registry, entry):
         monkeypatch.setattr(module, "registry", registry)
+    for pool in (async_pool, sync_pool):  # each call that hands back at a quit has 0.2 s, short for a busy machine
+        monkeypatch.setattr(pool, "LAST_WORDS_S", 20.0)
     return registry
 
 
