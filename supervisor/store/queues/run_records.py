@@ -69,9 +69,10 @@ class StepCalls(CallBuilder):
         self._steps, self._run = keys.steps(check_run_id(run_id)), keys.queue(queue).run
         self._run_id, self._fence, self._born = run_id, fence, born
 
-    def read(self) -> Call[dict[str, Step]]:
-        """Read how steps of earlier attempts ended, by name."""
-        return self._call("step_read", {"born": self._born}, _steps, keys={"steps": self._steps})
+    def read(self, *, ttl_ms: int) -> Call[dict[str, Step]]:
+        """Read how steps of earlier attempts ended, by name, and keep them for so long from now on."""
+        args = {"born": self._born, "ttl_ms": max(1, ttl_ms)}
+        return self._call("step_read", args, _steps, keys={"steps": self._steps})
 
     def write(self, name: str, data: bytes, *, ttl_ms: int) -> Call[int]:
         """Note a step; 1 noted, 0: the run is another's by now, -1: too many, or too large together."""

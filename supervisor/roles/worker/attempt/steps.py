@@ -72,7 +72,7 @@ class Steps:
 
     def _step(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._earlier is None:
-            self._earlier = self._run(lambda calls: calls.read())
+            self._earlier = self._run(lambda calls: calls.read(ttl_ms=UNFINISHED_MS))
         if (done := self._done(name)) is not None:
             return done.result
         started_ns = self._clock.elapsed_ns()
@@ -100,7 +100,7 @@ class Steps:
         self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         if self._earlier is None:
-            self._earlier = await self._run_async(lambda calls: calls.read())
+            self._earlier = await self._run_async(lambda calls: calls.read(ttl_ms=UNFINISHED_MS))
         if (done := self._done(name)) is not None:
             return done.result
         started_ns = self._clock.elapsed_ns()

@@ -25,6 +25,7 @@ from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 from tests.kit.servers import RealServer, Server, on_both
 
 STEP = b'{"status":"done","number":1,"attempt":1}'
+KEPT_MS = 600_000
 AT_ONCE = Retry(attempts=3, base_s=0.001, cap_s=0.001)
 
 
@@ -183,17 +184,21 @@ def test_only_the_attempt_that_executes_the_run_notes_its_steps(shop: WorkerKit)
     async def noop() -> None: ...
 
     run_id = shop.put(Envelope(id="r", template=shop.registry.get("noop").template({})))
-    assert shop.store.run(calls(shop, run_id).write("a", STEP, ttl_ms=1000)) == 0
+    assert shop.store.run(calls(shop, run_id).write("a", STEP, ttl_ms=KEPT_MS)) == 0
     shop.suspect(kind=Kind.ASYNC)  # has fetched it, and given it back
-    assert shop.store.run(calls(shop, run_id).write("a", STEP, ttl_ms=1000)) == 0
+    assert shop.store.run(calls(shop, run_id).write("a", STEP, ttl_ms=KEPT_MS)) == 0
     shop.store.run(shop.sessions.open("s", {"pid": 1}))
     turn = {"kind": Kind.ASYNC, "queues": ["default"], "want": 1, "want_suspect": False}
     shop.store.run(shop.queues.turn(session="s", seq=1, **turn))
-    assert shop.store.run(calls(shop, run_id).write("a", STEP, ttl_ms=1000)) == 1
-    assert shop.store.run(calls(shop, run_id, attempt=2).write("a", STEP, ttl_ms=1000)) == 0
-    assert list(shop.store.run(calls(shop, run_id).read())) == ["a"]
-    assert shop.store.run(calls(shop, run_id, born="1").read()) == {}
-    assert shop.store.run(calls(shop, run_id, born="1").write("b", STEP, ttl_ms=1000)) == 1
+    assert shop.store.run(calls(shop, run_id).write("a", STEP, ttl_ms=KEPT_MS)) == 1
+    assert shop.store.run(calls(shop, run_id, attempt=2).write("a", STEP, ttl_ms=KEPT_MS)) == 0
+    assert list(shop.store.run(calls(shop, run_id).read(ttl_ms=KEPT_MS))) == ["a"]
+    key = shop.server.keys.steps(run_id)
+    shop.store.raw.pexpire(key, KEPT_MS // 2)
+    assert list(shop.store.run(calls(shop, run_id).read(ttl_ms=KEPT_MS))) == ["a"]
+    assert shop.store.raw.pttl(key) > KEPT_MS // 2, "a run that comes again and again loses no step"
+    assert shop.store.run(calls(shop, run_id, born="1").read(ttl_ms=KEPT_MS)) == {}
+    assert shop.store.run(calls(shop, run_id, born="1").write("b", STEP, ttl_ms=KEPT_MS)) == 1
     assert list(recorded(shop, run_id)) == ["b"]
 
 
@@ -208,10 +213,10 @@ def test_steps_have_a_limit_in_number_and_size(shop: WorkerKit) -> None:
     turn = {"kind": Kind.ASYNC, "queues": ["default"], "want": 1, "want_suspect": False}
     shop.store.run(shop.queues.turn(session="s", seq=1, **turn))
     for number in range(STEPS_MAX):
-        assert shop.store.run(calls(shop, "r").write(f"n{number}", STEP, ttl_ms=1000)) == 1
-    assert shop.store.run(calls(shop, "r").write("n0", STEP, ttl_ms=1000)) == 1
-    assert shop.store.run(calls(shop, "r").write("more", STEP, ttl_ms=1000)) == -1
-    assert shop.store.run(calls(shop, "r").write("n0", b"x" * 300_000, ttl_ms=1000)) == -1
+        assert shop.store.run(calls(shop, "r").write(f"n{number}", STEP, ttl_ms=KEPT_MS)) == 1
+    assert shop.store.run(calls(shop, "r").write("n0", STEP, ttl_ms=KEPT_MS)) == 1
+    assert shop.store.run(calls(shop, "r").write("more", STEP, ttl_ms=KEPT_MS)) == -1
+    assert shop.store.run(calls(shop, "r").write("n0", b"x" * 300_000, ttl_ms=KEPT_MS)) == -1
 
 
 def test_without_a_worker_steps_are_called_and_kept_for_the_test() -> None:
