@@ -60,7 +60,7 @@ EFFECTS = {
     "plugins": Effect.POOLS,
     "profiles": Effect.POOLS,  # and what they change of schedules is compared with these
     "webhooks": Effect.POOLS,
-    "calendars": Effect.SCHEDULES,  # whose days lie in the schedules, and are compared with these
+    "calendars": Effect.WEB,  # which applies schedules by them; of those that are here the days are compared, too
     "schedules": Effect.SCHEDULES,
     "scheduler": Effect.SCHEDULER,
     "queues": Effect.RESTART,

@@ -114,6 +114,7 @@ def test_what_every_worker_knows_rolls_every_pool(changes: dict[str, Any]) -> No
         ({"log": {"level": "debug"}}, Effect.LOG),
         ({"scheduler": {"catchup_rate": 7}}, Effect.SCHEDULER),
         ({"supervision": {"grace": "5s"}}, Effect.PARENT),
+        ({"calendars": {"de": {"dates": ["2030-12-25"]}}}, Effect.WEB),  # which applies schedules that name it
     ],
 )
 def test_the_rest_follows_without_touching_a_worker(changes: dict[str, Any], effect: Effect) -> None:
