@@ -35,8 +35,9 @@ from supervisor.roles.worker.attempt.context import Context, Interrupted, SoftTi
 from supervisor.roles.worker.attempt.failure import is_clean_exit
 from supervisor.roles.worker.attempt.hooks import BoundHook, HookFailedError, Hooks, Pipeline, describe
 from supervisor.roles.worker.attempt.run_memory import waiting_key
+from supervisor.roles.worker.attempt.run_output import MESSAGE_CHARS_MAX
 from supervisor.telemetry import events
-from supervisor.telemetry.masking import text_of
+from supervisor.telemetry.masking import mask_text, text_of
 from supervisor.telemetry.metrics import HOOK_ANSWERS, HOOK_SECONDS
 
 UNRESERVE = "unreserve"
@@ -187,13 +188,13 @@ def _report(asked: BoundHook, point: str, error: BaseException) -> None:
 
 
 def _outcome(error: BaseException | None) -> tuple[str, str]:
-    """Return how an attempt ended, as passed to hooks, and why: ok, failed, rejected, deferred or stopped."""
+    """Return how an attempt ended (ok, failed, rejected, deferred or stopped), as passed to hooks, and why, masked."""
     if error is None or is_clean_exit(error):
         return "ok", ""
     if isinstance(error, VetoedError):
-        return "rejected" if error.veto.delay_s is None else "deferred", str(error)
+        return "rejected" if error.veto.delay_s is None else "deferred", mask_text(str(error), MESSAGE_CHARS_MAX)
     if isinstance(error, Again):
-        return "again", text_of(error)
+        return "again", mask_text(text_of(error), MESSAGE_CHARS_MAX)
     if isinstance(error, asyncio.CancelledError | SoftTimeout | Interrupted):
         return "stopped", type(error).__name__
     return "failed", describe(error)

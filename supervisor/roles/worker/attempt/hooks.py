@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 from supervisor.clock import Clock
 from supervisor.core.errors import TenureError
 from supervisor.core.jobs.hooks import (
+    REASON_CHARS_MAX,
     Hook,
     HookRegistry,
     Point,
@@ -55,6 +56,7 @@ from supervisor.settings.schedules.hook_sources import (
 )
 from supervisor.settings.sections.models import Settings
 from supervisor.settings.sections.pipeline import HooksSettings
+from supervisor.telemetry.masking import mask_text, text_of
 
 if TYPE_CHECKING:
     from supervisor.roles.worker.attempt.webhooks import Webhook
@@ -332,11 +334,9 @@ def _dispatch(asked: BoundHook, context: Any) -> Any:
 
 
 def describe(error: BaseException) -> str:
-    """Return an error as one line."""
-    try:
-        text = plain_reason(str(error)) if str(error) else ""
-    except Exception:  # noqa: BLE001 - of an exception whose text cannot be had
-        text = ""
+    """Return an error as one line, without secrets."""
+    said = text_of(error)
+    text = plain_reason(mask_text(said, REASON_CHARS_MAX)) if said else ""
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 

@@ -20,7 +20,7 @@ from supervisor.roles.worker.attempt.hook_chain import time_after
 from supervisor.roles.worker.attempt.hooks import Pipeline
 from supervisor.roles.worker.attempt.invocation import JobInvoker
 from supervisor.settings.sections.models import Settings
-from tenure import Context
+from tenure import Again, Context
 from tests.kit.clock import FakeClock
 
 CODE = """
@@ -47,6 +47,9 @@ class Second:
     async def reserve(self, context): await meanwhile("take", "second")
     async def unreserve(self, context): await meanwhile("give back", "second")
 
+class Told:
+    async def after(self, context, outcome, error): trace.append(f"{outcome} {error}")
+
 class Deaf:
     async def reserve(self, context): ...
     async def unreserve(self, context):
@@ -67,7 +70,9 @@ def seats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     del sys.modules["tseats"]
 
 
-def attempt(seats: Any, *enabled: str, may_have_left: bool = False, near_its_end: bool = False) -> None:
+def attempt(
+    seats: Any, *enabled: str, may_have_left: bool = False, near_its_end: bool = False, error: Exception | None = None
+) -> None:
     """Let one attempt of a job that fails pass, in an async pool."""
     hooks = {"enabled": [f"tseats:{name}" for name in enabled or ("First", "Second")]}
     settings = Settings.model_validate({"profiles": {"default": {}, "p": {"hooks": hooks}}}, strict=False)
@@ -81,7 +86,7 @@ def attempt(seats: Any, *enabled: str, may_have_left: bool = False, near_its_end
     async def coroutine() -> None:
         if near_its_end:
             context.on_failure(asyncio.sleep, 3600)
-        raise ValueError("no luck")
+        raise error or ValueError("no luck")
 
     spec = jobs_registry._spec("j", coroutine, {}, ())
 
@@ -151,3 +156,17 @@ def test_calls_after_the_end_of_a_job_have_the_time_to_its_hard_timeout_but_a_re
         clock.elapsed_ns() + round(s * SECOND_NS) for s in (soft_s, hard_s)
     )
     assert time_after(context) == pytest.approx(time_s)
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (ConnectionError("postgres://app:hunter2@db is down"), "failed ConnectionError: postgres://***@db is down"),
+        (Again("1m", "password=hunter2 is refused"), "again password=*** is refused"),
+    ],
+)
+def test_hooks_are_told_errors_without_their_secrets(seats: Any, error: Exception, told: str) -> None:
+    """A webhook hands them to another program, which keeps them."""
+    with pytest.raises(type(error)):
+        attempt(seats, "Told", error=error)
+    assert seats.trace == [told]
