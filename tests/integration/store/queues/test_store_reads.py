@@ -148,6 +148,18 @@ def test_queues_that_no_open_session_serves_are_found_by_kind(world: StoreCalls)
     assert {served["gp"], served["mai"]} == {Served.NO}
 
 
+@pytest.mark.parametrize("kind", list(Kind))
+def test_delayed_runs_that_came_due_where_nobody_moves_them_on_are_found(world: StoreCalls, kind: Kind) -> None:
+    """A deploy took the last worker of a queue away while reminders and retries lay there."""
+    world.enqueue(envelope("due", queue="gpu", kind=kind), envelope("more", queue="gpu"), delays_ms=[1, 60_000])
+    key = world.keys.queue("gpu").later
+    world.raw.zadd(key, {"due": 1})
+    assert [str(each) for each in world.run(world.queues.unserved()).items] == [f"1 {kind.value} runs in queue gpu"]
+
+    world.run(world.sessions.open("r.1/w-0/1", {"kind": "sync", "queues": "gpu"}))
+    assert world.run(world.queues.unserved()).items == []
+
+
 @pytest.mark.parametrize("sign", ["fence", "lease", "candidates"])
 def test_a_cluster_of_which_no_replica_was_ever_seen_is_told_from_one_without_workers(
     world: StoreCalls, sign: str
