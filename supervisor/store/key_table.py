@@ -57,7 +57,7 @@ KEY_TABLE = (
     KeyRow("jobs_seen", "jobs:seen", "hash", "names of jobs", "as jobs", "queues_forget"),
     KeyRow("jobs_cursor", "jobs:cursor", "string", "nothing", "a day", "expiry"),
     KeyRow("sessions", "sessions", "hash", "worker processes", "live ones", "the end of a process, or its reaper"),
-    KeyRow("session", "session:<session>", "hash", "worker processes", "a day after the last beat", "expiry"),
+    KeyRow("session", "session:<session>", "hash", "worker processes", "30 days after the last beat", "expiry"),
     KeyRow("dying", "dying", "set", "dead worker processes", "until their runs are given back", "the reaper"),
     KeyRow("turns", "turns", "hash", "worker processes", "live ones", "the end of a process, or its reaper"),
     KeyRow("queue", "q:<queue>:", "none", "nothing", "no key: what those of a queue begin with", "nobody"),

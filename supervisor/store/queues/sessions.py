@@ -17,7 +17,7 @@ from typing import Any
 from supervisor.store.scripts import Call, CallBuilder
 from supervisor.store.wire.codec import foreign_number, pairs, text, texts
 
-INFO_TTL_MS = 86_400_000
+INFO_TTL_MS = 30 * 86_400_000  # longer than an outage in which a session stays open: beats do not bring it back
 _JOBS_PAGE = 1000
 
 
