@@ -271,7 +271,7 @@ class Memory:
     def __init__(self) -> None:
         self.steps: dict[str, Step] = {}
 
-    def read(self) -> Any:
+    def read(self, *, ttl_ms: int) -> Any:
         return lambda: dict(self.steps)
 
     def write(self, name: str, data: bytes, *, ttl_ms: int) -> Any:

@@ -19,7 +19,8 @@ end
 local now = whole(now_ms())
 local function overdue(queue)
   if is_served[queue .. ' a'] or is_served[queue .. ' s'] then return {} end
-  local first = redis.pcall('ZRANGEBYSCORE', keys.later(queue), '-inf', now, 'LIMIT', 0, 1)[1]
+  local found = redis.pcall('ZRANGEBYSCORE', keys.later(queue), '-inf', now, 'LIMIT', 0, 1)
+  local first = ours('ZREM', keys.later(queue), found)[1]
   local data = first and redis.pcall('HGET', keys.data(queue), first)
   if type(data) ~= 'string' then return {} end
   return { [string.sub(data, 1, 1)] = redis.call('ZCOUNT', keys.later(queue), '-inf', now) }
