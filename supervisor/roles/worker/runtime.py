@@ -12,6 +12,7 @@ from typing import Any
 import structlog
 
 from supervisor.core.effects import Call
+from supervisor.core.errors import StoreUnavailableError
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Kind, Release
 from supervisor.core.units import SECOND_NS
@@ -20,6 +21,7 @@ from supervisor.roles.worker.attempt.executor import Executor
 from supervisor.roles.worker.attempt.hooks import Pipeline
 from supervisor.roles.worker.attempt.invocation import JobInvoker
 from supervisor.roles.worker.polling.poll import PollSession, SessionLostError, SuspectLane
+from supervisor.roles.worker.polling.turn_timeout import TurnTimeout
 from supervisor.roles.worker.process.heartbeat import Outage, RecyclingLimits, StoreError, WorkerHeartbeat
 from supervisor.roles.worker.run_logs import OutputKeeping
 from supervisor.roles.worker.run_reporting import ForeignKeyReporter
@@ -87,14 +89,11 @@ class WorkerRuntime:
             calling=self.calling, outputs=self.outputs,
         )  # fmt: skip
         self.polls = PollSession(
-            self.queues,
-            session=child.session,
-            kind=kind,
-            queue_names=pool.queues,
-            history=limits.history,
+            self.queues, session=child.session, kind=kind, queue_names=pool.queues, history=limits.history,
             dead_cap=limits.dead,
-        )
+        )  # fmt: skip
         self.outage = Outage(clock, uniform)
+        self.turn_timeout = TurnTimeout(child.settings)
         self.suspects = SuspectLane(child, clock, uniform, slots=self.concurrency)
         self._recycling = RecyclingLimits(pool, presence=self.presence, clock=clock, uniform=uniform)
         self._foreign_keys = ForeignKeyReporter(keys, pool.queues)
@@ -199,7 +198,9 @@ class WorkerRuntime:
             SessionLostError: the session was condemned.
         """
         self._confirmed_ns = self._asked_ns
-        metrics.TURN_SECONDS.observe((self.clock.elapsed_ns() - self._asked_ns) / SECOND_NS)
+        took_s = (self.clock.elapsed_ns() - self._asked_ns) / SECOND_NS
+        metrics.TURN_SECONDS.observe(took_s)
+        self.turn_timeout.answered(took_s)
         self.outage.answered()
         self.settled(reply)
         self._report()
@@ -226,6 +227,8 @@ class WorkerRuntime:
             SessionLostError: it would be refused for ever.
         """
         self.polls.refused(error)
+        if isinstance(error, StoreUnavailableError):
+            self.turn_timeout.unanswered((self.clock.elapsed_ns() - self._asked_ns) / SECOND_NS)
         return self.outage.failed("turn", error)
 
     def settled(self, reply: TurnReply) -> None:

@@ -170,7 +170,8 @@ class AsyncStore(StoreClient):
                 await link.disconnect(nowait=True)  # see Store: an idle connection ended
             if not link.is_connected:
                 link.socket_connect_timeout = wait_s if self._connect_s is None else min(wait_s, self._connect_s)
-                await self._watched(self._open(link))
+                async with asyncio.timeout(self._timeout_s):  # for the greeting too, however long the call may take
+                    await self._watched(self._open(link))
             replies = await self._watched(self._exchange(link, parts, durable_ms))
         except ResponseError as error:
             if is_stale_master(error):

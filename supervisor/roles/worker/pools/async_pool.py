@@ -219,7 +219,7 @@ class AsyncPool:
         call = self._runtime.next_poll(want=want, want_suspect=for_suspect, here=self._runs.of_queues)
         self._is_hungry = self._has_appetite = self._must_flush = False
         try:
-            reply = await self._store.run(call)
+            reply = await self._store.run(call, timeout_s=self._runtime.turn_timeout.seconds)
         except STORE_ERRORS as error:
             self._is_hungry = True
             await self._pause(self._runtime.unanswered(error))

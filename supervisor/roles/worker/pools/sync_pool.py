@@ -159,7 +159,7 @@ class SyncPool:
         for_suspect = is_idle and self._runtime.suspects.may_ask
         call = self._runtime.next_poll(want=want, want_suspect=for_suspect)
         try:
-            reply = self._call(lambda: self._store.run(call))
+            reply = self._call(lambda: self._store.run(call, timeout_s=self._runtime.turn_timeout.seconds))
         except STORE_ERRORS as error:
             self._pause(self._runtime.unanswered(error))
             return
@@ -229,7 +229,7 @@ class SyncPool:
             except Interrupted:
                 self._ready.appendleft(prepared.fetched)  # it has not begun, and nobody else knows of it
                 raise
-            if self._must_stop():
+            if self._must_stop() or not self._runtime.may_start():
                 self._owe(self._executor.refusals.give_back(prepared.fetched))
                 return
         ack = self._execute(prepared, is_fast=is_fast)

@@ -125,6 +125,10 @@ async def test_a_silent_server_costs_the_asynchronous_client_its_bound(short_dir
         await store.ping()
     with pytest.raises(StoreUnavailableError):
         await store.ring(["x"], 0.1)
+    started_ns = SystemClock().elapsed_ns()
+    with pytest.raises(StoreUnavailableError):
+        await store.run(Leases(KEYS).view(), timeout_s=60)
+    assert SystemClock().elapsed_ns() - started_ns < 30e9, "a call that may take long has a greeting that may not"
     await store.close()
     silent.close()
 
