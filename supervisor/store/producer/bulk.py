@@ -96,6 +96,8 @@ class BatchStream:
     on_new: Callable[[int], None]
     each: Each | None
     traceparent: str = ""
+    due_ms: int | None = None
+    """When the runs come due, whatever time their source takes; None: ``delay_ms`` after each batch."""
 
     def __post_init__(self, many: Iterable[Args]) -> None:
         for option, function in (("run_id", self.run_id), ("each", self.each)):
@@ -129,7 +131,8 @@ class BatchStream:
             return
         batch, size = Batch(nonce=self.entropy(16).hex(), is_chosen=self.run_id is not None), 0
         wall_ms = self.wall_ms()
-        tail = self.job.tail(wall_ms, self.delay_ms, self.traceparent)
+        delay_ms = self._delay_ms(wall_ms)
+        tail = self.job.tail(wall_ms, delay_ms, self.traceparent)
         fresh = fresh_run_ids(wall_ms, self.entropy(0 if batch.is_chosen else ENTROPY_BYTES * len(self._pulled)))
         try:
             for index, (args, chosen) in enumerate(self._pulled):
@@ -137,7 +140,7 @@ class BatchStream:
                 data = self.job.pack(run_id, args, tail)
                 content = (self.job.content(args),) if batch.is_chosen else ()  # it may fail: before anything is added
                 batch.ids.append(run_id)
-                batch.runs += (run_id, self.queue, self.delay_ms, data, *content)
+                batch.runs += (run_id, self.queue, delay_ms, data, *content)
                 size += len(data)
                 if size > BATCH_BYTES:
                     break
@@ -146,6 +149,9 @@ class BatchStream:
             self._pulled = []
         del self._pulled[: len(batch.ids)]
         self._next = batch if batch.ids else None
+
+    def _delay_ms(self, wall_ms: int) -> int:
+        return self.delay_ms if self.due_ms is None else max(0, self.due_ms - wall_ms)
 
     def take(self) -> Batch | None:
         """Return the next batch; None when there is none."""
@@ -178,6 +184,9 @@ class BatchStream:
         self.pack()
         while (batch := self.take()) is not None:
             self.pull()  # before the call: the caller's code may take its time, the call may not
+            if self.due_ms is not None:  # that was counted from when they were packed
+                delays = [self._delay_ms(self.wall_ms())] * len(batch.ids)
+                batch.runs[2 :: len(batch.runs) // len(batch.ids)] = delays
             call, read = batch.calls(self.queues)
             try:
                 reply = yield call

@@ -207,12 +207,15 @@ class Producer:
         traceparent: str | None = None,
     ) -> BatchStream:
         template = self._templates.of(job, queue=queue, priority=priority)
+        wall_ms = self._clock.wall_ms()
+        delay_ms = delay_to_ms(delay, at, now_ms=wall_ms)
         return BatchStream(
             template,
             many,
             queues=self._queues,
             run_id=run_id,
-            delay_ms=delay_to_ms(delay, at, now_ms=self._clock.wall_ms()),
+            delay_ms=delay_ms,
+            due_ms=None if at is None else wall_ms + delay_ms,
             wall_ms=self._clock.wall_ms,
             entropy=self._entropy,
             on_new=lambda new: self._on_enqueued(template.template, new),

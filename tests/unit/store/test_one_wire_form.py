@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,7 +24,8 @@ from supervisor.store.keys import KIND_LETTER, Keys
 from supervisor.store.producer.bulk import BatchStream
 from supervisor.store.producer.job_templates import JobTemplate
 from supervisor.store.queues.bridges import Bridges
-from supervisor.store.queues.runs import Queues
+from supervisor.store.queues.runs import ENQUEUE_MAX, Queues
+from supervisor.store.scripts import Call
 from supervisor.store.wire.definition import pack_definition
 from supervisor.store.wire.envelope import EnvelopeTemplate, content_of, pack, unpack
 
@@ -150,6 +153,36 @@ def test_a_run_of_a_bulk_enqueue_has_the_bytes_of_its_packed_envelope(*, templat
     assert batch is not None
     content = content_of(template.job, args)
     assert batch.runs == [expected.id, template.queue, 200, pack(expected).data, content] * 2
+
+
+def test_runs_of_a_slow_source_come_due_at_the_moment_that_was_asked_for() -> None:
+    """Each batch counted the delay from its own time: what came later was late by as much."""
+    now_ms, minute_ms = NOW_MS, 60_000
+
+    def source() -> Iterator[dict[str, int]]:
+        nonlocal now_ms
+        for number in range(3 * ENQUEUE_MAX):
+            now_ms += 20 * minute_ms if number % ENQUEUE_MAX == 0 else 0
+            yield {"n": number}
+
+    stream = BatchStream(
+        JobTemplate(None, Template(job="j", kind=Kind.ASYNC), lambda args: args), source(), queues=Queues(Keys("t")),
+        run_id=None, delay_ms=0, wall_ms=lambda: now_ms, entropy=bytes, on_new=lambda _new: None, each=None,
+        due_ms=NOW_MS + 70 * minute_ms,
+    )  # fmt: skip
+    due = []
+    calls = stream.batches()
+    call = next(calls)
+    with suppress(StopIteration):
+        while True:
+            due.append([now_ms + int(delay) for delay in _delays(call)])
+            call = calls.send(b"1" * ENQUEUE_MAX)
+    assert [set(each) for each in due] == [{NOW_MS + 70 * minute_ms}] * 3
+
+
+def _delays(call: Call[bytes]) -> list[Any]:
+    runs = call.args[-4 * ENQUEUE_MAX :]
+    return list(runs[2::4])
 
 
 def test_a_run_whose_content_cannot_be_told_is_in_no_batch() -> None:
