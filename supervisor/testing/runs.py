@@ -13,6 +13,7 @@ from supervisor.core.jobs.registry import registry
 from supervisor.core.model import PRIORITIES, Kind, Outcome
 from supervisor.roles.worker.attempt.context import Enqueuer
 from supervisor.roles.worker.attempt.executor import Execution, Executor
+from supervisor.roles.worker.attempt.failure import is_under_way
 from supervisor.roles.worker.attempt.invocation import JobInvoker
 from supervisor.store.queues.runs import Queues
 from supervisor.store.queues.sessions import Sessions
@@ -199,7 +200,7 @@ async def _coroutine(execution: Execution) -> Any:
     """Call a coroutine job with resources of its own: each run has its own event loop here."""
     if execution.context is None:
         value = await execution.spec.function(**execution.arguments)
-        return await value if issubclass(type(value), asyncio.Future) else value
+        return await value if is_under_way(value) else value
     calling = JobInvoker(kind=Kind.ASYNC)
     try:
         return await calling.prepare(execution.spec, execution.context)(**execution.arguments)

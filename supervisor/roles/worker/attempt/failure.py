@@ -14,11 +14,12 @@ Decisions about runs that are not executed
 
 from __future__ import annotations
 
+import asyncio
 import os
 import traceback
 from contextlib import suppress
 from types import CoroutineType
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 import structlog
@@ -81,11 +82,13 @@ def is_clean_exit(error: BaseException) -> bool:
 
 
 def is_undone(value: Any, kind: Kind) -> bool:
-    """Return whether a job of a pool of ``kind`` returned what it had to await: its work was not done.
-
-    A task or future of a coroutine job is under way, and awaited by its pool.
-    """
+    """Return whether a job of a pool of ``kind`` returned what it had to await: its work was not done."""
     return type(value) is CoroutineType or (kind is Kind.SYNC and must_be_awaited(value))
+
+
+def is_under_way(value: Any) -> TypeGuard[asyncio.Future[Any]]:
+    """Return whether a coroutine job returned a task or future: its work goes on, and its pool awaits that."""
+    return issubclass(type(value), asyncio.Future)  # a proxy answers for what it stands for, by code of its own
 
 
 def never_awaited(value: Any) -> TypeError:

@@ -32,7 +32,7 @@ from supervisor.core.model import Kind
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.calls import Calls, Ended, drive, drive_async
 from supervisor.roles.worker.attempt.context import Context
-from supervisor.roles.worker.attempt.failure import is_clean_exit, is_undone, never_awaited
+from supervisor.roles.worker.attempt.failure import is_clean_exit, is_under_way, is_undone, never_awaited
 from supervisor.roles.worker.attempt.hook_chain import HookChain, time_after
 from supervisor.roles.worker.attempt.hooks import Hooks, Pipeline
 from supervisor.roles.worker.attempt.middleware import Middleware, chain, closing
@@ -174,9 +174,7 @@ class JobInvoker:
             if refusal is not None:
                 yield from hooks.tell(refusal)
                 return None, refusal
-        value, error = yield self._work(plan, context, hooks, arguments)
-        if self._kind is Kind.ASYNC and issubclass(type(value), asyncio.Future):
-            value, error = yield partial(_itself, value)
+        value, error = yield from self._to_end(self._work(plan, context, hooks, arguments))
         if is_undone(value, self._kind):
             value, error = None, never_awaited(value)
         if context.undo and error is not None and not is_clean_exit(error):
@@ -212,9 +210,13 @@ class JobInvoker:
         call = partial(spec.function, **context.arguments, **given)
         if is_planner(spec.function):
             return (yield from spawn_all(call(), context))
+        return (yield from self._to_end(call))  # within its middleware
+
+    def _to_end(self, call: Callable[[], Any]) -> Calls:
+        """Make a call, and await the task or future that a coroutine job returned."""
         value, error = yield call
-        if self._kind is Kind.ASYNC and issubclass(type(value), asyncio.Future):
-            return (yield partial(_itself, value))  # within its middleware
+        if self._kind is Kind.ASYNC and is_under_way(value):
+            value, error = yield partial(_itself, value)
         return value, error
 
     def _undo(self, context: Context) -> Generator[Callable[[], Any], Ended, None]:

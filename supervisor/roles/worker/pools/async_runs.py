@@ -26,6 +26,7 @@ from supervisor.core.supervision.states import UnwantedReason
 from supervisor.core.units import NEVER_NS, SECOND_NS
 from supervisor.roles.worker.attempt.context import SoftTimeout
 from supervisor.roles.worker.attempt.executor import Execution
+from supervisor.roles.worker.attempt.failure import is_under_way
 from supervisor.roles.worker.process.heartbeat import Original
 from supervisor.roles.worker.run_reporting import log_as
 from supervisor.roles.worker.runtime import WorkerRuntime
@@ -176,7 +177,7 @@ class AsyncRuns:
         try:
             self._on_begin()
             value = await execution.function(**execution.arguments)
-            if issubclass(type(value), asyncio.Future):  # of a job that nothing stands around (invocation.py)
+            if is_under_way(value):  # of a job that nothing stands around (invocation.py)
                 value = await value
         except BaseException as error:  # noqa: BLE001 - whatever a job raises ends its run and nothing else
             value = None  # its task, if it was one, leads to the error, and that to this frame
