@@ -11,7 +11,7 @@
 --   extra      [data of the run that a change of its timing causes]
 --   json       the definition
 --   unlisted   [runs that may be unfinished without being listed: `queue id` lines, oldest first]
--- Includes  control
+-- Includes  lives
 local DEFINITION_FIELDS, FOLLOWERS_MAX = 10, 100
 
 local function definition_at(i)

@@ -6,7 +6,7 @@
 --       part           see declare_page
 --       ids...         at most 250
 -- Includes  term
---           control
+--           lives
 --
 -- Returns  one digit for each: 1 removed, 0 it was not there, or is dynamic
 check_plan()

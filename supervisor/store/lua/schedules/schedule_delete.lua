@@ -2,7 +2,7 @@
 --
 -- KEYS  prefix         every key of this cluster begins with it
 -- ARGV  items...       id and expected revision (or empty), at most 250 times
--- Includes  control
+-- Includes  lives
 --
 -- Returns  now_ms, then code and revision for each
 --          DELETED   it is gone

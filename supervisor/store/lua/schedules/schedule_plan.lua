@@ -15,7 +15,7 @@
 --                                   of it is unfinished or waits
 --                      invalid      why the definition cannot be used; empty: it can
 -- Includes  term
---           control
+--           lives
 --
 -- Returns  now_ms, then for each item
 --          PLANNED  done

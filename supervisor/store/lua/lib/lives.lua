@@ -1,0 +1,157 @@
+-- Library: what a removed schedule leaves for a day, and what one that is added takes over from it or from its former name.
+-- Includes  control
+local REMEMBERED_MS, PURGE_COUNT = 86400000, 100
+local FLOOR_MS = 7776000000 -- 90 days, as a tree of runs is remembered
+
+-- Before a schedule loses its own times: what it decided by them, the ends of others do not make due again. `json`: its
+-- definition until now. The floor stands still while it follows: those ends come in any order.
+local function keep_floor(id, json, keep_ms)
+  if json and not followed_by(json) then
+    redis.call('SET', keys.ran(id .. '@'), whole(mark_of(id)), 'PX', keep_ms)
+  end
+end
+
+-- A schedule that begins, and was removed or renamed before, may follow others now.
+local function inherit_floor(id, former)
+  local floor = 0
+  for _, name in ipairs({ id, former }) do
+    floor = math.max(floor, tonumber(redis.pcall('GET', keys.ran(name .. '@'))) or 0)
+  end
+  if floor > 0 then
+    redis.call('SET', keys.ran(id .. '@'), whole(floor), 'PX', FLOOR_MS)
+  end
+end
+
+-- Take a schedule out, and remember for a day what adding it again restores. Runs that are unfinished go on.
+-- A memory: at, revision, watermark, timing digest and the length of the pause; then the pause and the state.
+local function bury(id, now)
+  local revision, timing, _, json = definition_of(redis.call('HGET', keys.schedule_def, id))
+  list_follower(id, json, nil)
+  keep_floor(id, json, REMEMBERED_MS)
+  list_expectations(id, '', now)
+  local paused = redis.call('HGET', keys.schedule_paused, id) or ''
+  local state = redis.call('HGET', keys.schedule_state, id) or ''
+  if state ~= '' then
+    local numbers = counters(state)
+    numbers[9], numbers[10], numbers[11] = 0, 0, 0 -- what it waited for, and that it was completed: no fact of a new life
+    state = with_counters(state, numbers)
+  end
+  local memory = whole(now) .. ' ' .. (revision or '0') .. ' ' .. whole(mark_of(id)) .. ' ' .. (timing or '0') .. ' '
+    .. whole(#paused) .. '\n' .. paused .. state
+  redis.call('HSET', keys.schedule_gone, id, memory)
+  for _, hash in ipairs({ keys.schedule_def, keys.schedule_mark, keys.schedule_paused, keys.schedule_state, keys.schedule_wait,
+    keys.schedule_invalid }) do
+    redis.call('HDEL', hash, id)
+  end
+  redis.call('ZREM', keys.schedule_next, id)
+  redis.call('DEL', keys.schedule_buffer(id))
+  return memory
+end
+
+local function recall(memory)
+  local at, revision, mark, timing, size, rest = string.match(memory or '', '^(%d+) (%d+) (%d+) (%x+) (%d+)\n(.*)$')
+  if not at then return nil end
+  local length = tonumber(size)
+  return { at = tonumber(at), revision = tonumber(revision), mark = tonumber(mark), timing = timing,
+    paused = string.sub(rest, 1, length), state = string.sub(rest, length + 1) }
+end
+
+-- Whether a run that began under this name goes on, as far as runs are listed; after a rename, in the list of the new one.
+local function has_runs(id)
+  local lines, _, former = live_lines(id)
+  for _, line in ipairs(unfinished_of(lines or '')) do
+    if #former == 0 or string.match(line, '^%S+ ([^@!]+)') == id then return true end
+  end
+  return false
+end
+
+-- The highest revision of those that are remembered no more. New ones begin above it: a leader that did not hear of a
+-- removal, since the stream of changes was trimmed, takes no other definition for the one that it knows.
+local function forgotten_revision()
+  return natural(redis.call('HGET', keys.schedule_sets, '#forgotten')) or 0
+end
+
+-- Forget some of what was remembered for longer than a day: as many as one removal adds, so that they never pile up.
+local function purge(now, rounds)
+  local sets, gone = keys.schedule_sets, keys.schedule_gone
+  local cursor, forgotten = redis.call('HGET', sets, '#purge') or '0', forgotten_revision()
+  for _ = 1, rounds do
+    local page = redis.call('HSCAN', gone, cursor, 'COUNT', PURGE_COUNT)
+    cursor = page[1]
+    for i = 1, #page[2], 2 do
+      local memory = recall(page[2][i + 1])
+      if (not memory or memory.at < now - REMEMBERED_MS) and not has_runs(page[2][i]) then
+        forgotten = math.max(forgotten, memory and memory.revision or 0)
+        redis.call('HDEL', gone, page[2][i])
+        redis.call('HDEL', keys.schedule_live, page[2][i])
+      end
+    end
+    if cursor == '0' then break end
+  end
+  redis.call('HSET', sets, '#purge', cursor, '#forgotten', whole(forgotten))
+end
+
+-- Runs that began under another name end under it: leave word of what they belong to now (see live_lines in queue), also
+-- where none are listed, as under `allow`.
+local function forward(old, new, lines)
+  for line in string.gmatch(lines or '- -', '[^\n]+') do
+    if string.match(line, '^%S+ ([^@!]+)') ~= new then
+      redis.call('HSET', keys.schedule_live, old, '>' .. new)
+      return
+    end
+  end
+  redis.call('HDEL', keys.schedule_live, old)
+end
+
+-- A schedule that was called `former` has a new name: what ran beside the plan is remembered by ids that have the old one.
+local NAMES_MAX, NAMES_MS = 8, 604800000 -- as long as what a backfill enqueued
+local function keep_name(schedule, former)
+  local names, count = {}, 0
+  for name in string.gmatch(former .. '\n' .. former_names(former), '[^\n]+') do
+    if name ~= schedule and count < NAMES_MAX then
+      count = count + 1
+      names[count] = name
+    end
+  end
+  redis.call('SET', keys.ran(schedule .. '@<'), table.concat(names, '\n'), 'PX', NAMES_MS)
+end
+
+-- What a new schedule takes over: from its own former life, or from the one that it was called before. That one stays
+-- remembered: its revisions go on, and when a deploy is rolled back its pause is still there.
+local function inherit(id, renamed, is_dynamic, now)
+  local own = recall(redis.call('HGET', keys.schedule_gone, id))
+  redis.call('HDEL', keys.schedule_gone, id)
+  if string.find(redis.call('HGET', keys.schedule_live, id) or '', '^>') then
+    redis.call('HDEL', keys.schedule_live, id) -- runs of this name are its own again
+  end
+  if renamed ~= '' and renamed ~= id then
+    local _, _, set = definition_of(redis.call('HGET', keys.schedule_def, renamed))
+    local is_direct = set ~= nil and (set == 'dynamic') == is_dynamic
+    if is_direct then
+      local nominals = redis.call('LRANGE', keys.schedule_buffer(renamed), 0, -1)
+      for _, nominal in ipairs(nominals) do
+        redis.call('RPUSH', keys.schedule_buffer(id), nominal)
+      end
+      local lines = redis.call('HGET', keys.schedule_live, renamed)
+      lines = lines and not string.find(lines, '^>') and lines
+      if lines then
+        redis.call('HSET', keys.schedule_live, id, lines)
+      end
+      forward(renamed, id, lines)
+      local expected = inform('HGET', keys.schedule_expected, renamed)
+      if expected then
+        inform('HSET', keys.schedule_expected, id, expected)
+      end
+      bury(renamed, now)
+      tell('remove', renamed)
+    end
+    local memory = recall(redis.call('HGET', keys.schedule_gone, renamed))
+    if memory then
+      keep_name(id, renamed)
+      memory.is_direct = is_direct
+      memory.revision = math.max(memory.revision, own and own.revision or 0)
+      return memory
+    end
+  end
+  return own
+end
