@@ -70,7 +70,7 @@ local function add(d, set, now)
     mark = memory.is_direct and memory.timing == timing and memory.mark or math.max(memory.mark, now)
     if memory.state ~= '' then
       local numbers = counters(memory.state)
-      numbers[8] = redis.call('LLEN', keys.schedule_buffer(id))
+      numbers[8], numbers[11] = redis.call('LLEN', keys.schedule_buffer(id)), 0
       redis.call('HSET', keys.schedule_state, id, with_counters(memory.state, numbers))
     end
     if memory.paused ~= '' then

@@ -14,7 +14,7 @@ end
 -- A schedule that begins, and was removed or renamed before, may follow others now.
 local function inherit_floor(id, former)
   local floor = 0
-  for _, name in ipairs({ id, former }) do
+  for name in string.gmatch(id .. '\n' .. former .. '\n' .. former_names(id), '[^\n]+') do
     floor = math.max(floor, tonumber(redis.pcall('GET', keys.ran(name .. '@'))) or 0)
   end
   if floor > 0 then
@@ -22,30 +22,37 @@ local function inherit_floor(id, former)
   end
 end
 
+-- What it waited for, and that it was completed, is no fact of a new life.
+local function settled(state)
+  if state == '' then return state end
+  local numbers = counters(state)
+  numbers[9], numbers[10], numbers[11] = 0, 0, 0
+  return with_counters(state, numbers)
+end
+
+-- What another schedule can take over from one that is stored.
+local function life_of(id, now)
+  local revision, timing, _, json = definition_of(redis.call('HGET', keys.schedule_def, id))
+  return { at = now, revision = tonumber(revision or 0), mark = mark_of(id), timing = timing or '0', json = json,
+    paused = redis.call('HGET', keys.schedule_paused, id) or '', state = redis.call('HGET', keys.schedule_state, id) or '' }
+end
+
 -- Take a schedule out, and remember for a day what adding it again restores. Runs that are unfinished go on.
 -- A memory: at, revision, watermark, timing digest and the length of the pause; then the pause and the state.
 local function bury(id, now)
-  local revision, timing, _, json = definition_of(redis.call('HGET', keys.schedule_def, id))
-  list_follower(id, json, nil)
-  keep_floor(id, json, REMEMBERED_MS)
+  local life = life_of(id, now)
+  list_follower(id, life.json, nil)
+  keep_floor(id, life.json, REMEMBERED_MS)
   list_expectations(id, '', now)
-  local paused = redis.call('HGET', keys.schedule_paused, id) or ''
-  local state = redis.call('HGET', keys.schedule_state, id) or ''
-  if state ~= '' then
-    local numbers = counters(state)
-    numbers[9], numbers[10], numbers[11] = 0, 0, 0 -- what it waited for, and that it was completed: no fact of a new life
-    state = with_counters(state, numbers)
-  end
-  local memory = whole(now) .. ' ' .. (revision or '0') .. ' ' .. whole(mark_of(id)) .. ' ' .. (timing or '0') .. ' '
-    .. whole(#paused) .. '\n' .. paused .. state
-  redis.call('HSET', keys.schedule_gone, id, memory)
+  redis.call('HSET', keys.schedule_gone, id, whole(now) .. ' ' .. whole(life.revision) .. ' ' .. whole(life.mark) .. ' '
+    .. life.timing .. ' ' .. whole(#life.paused) .. '\n' .. life.paused .. settled(life.state))
   for _, hash in ipairs({ keys.schedule_def, keys.schedule_mark, keys.schedule_paused, keys.schedule_state, keys.schedule_wait,
     keys.schedule_invalid }) do
     redis.call('HDEL', hash, id)
   end
   redis.call('ZREM', keys.schedule_next, id)
   redis.call('DEL', keys.schedule_buffer(id))
-  return memory
+  return life
 end
 
 local function recall(memory)
@@ -113,45 +120,78 @@ local function keep_name(schedule, former)
       names[count] = name
     end
   end
-  redis.call('SET', keys.ran(schedule .. '@<'), table.concat(names, '\n'), 'PX', NAMES_MS)
+  names_of[schedule] = table.concat(names, '\n')
+  redis.call('SET', keys.ran(schedule .. '@<'), names_of[schedule], 'PX', NAMES_MS)
 end
 
--- What a new schedule takes over: from its own former life, or from the one that it was called before. That one stays
--- remembered: its revisions go on, and when a deploy is rolled back its pause is still there.
+-- Another schedule went on from `former`: for a day, that one may come back and go on from it.
+local function keep_successor(former, id)
+  redis.call('SET', keys.ran(former .. '@>'), id, 'PX', REMEMBERED_MS)
+end
+
+local function successor_of(former)
+  return inform('GET', keys.ran(former .. '@>'))
+end
+
+-- The latest life of a schedule that comes back, `own` or nil the one under this name: a rename that is rolled back goes on
+-- from what the new name did meanwhile, be it still there or removed.
+local function latest_life(id, own, now)
+  local life, name = own, successor_of(id)
+  redis.call('DEL', keys.ran(id .. '@>'))
+  for _ = 1, NAMES_MAX do
+    local is_there = name and redis.call('HEXISTS', keys.schedule_def, name) == 1
+    local later = is_there and life_of(name, now) or recall(name and redis.call('HGET', keys.schedule_gone, name))
+    if not later or later.at < (life and life.at or 0) then break end
+    keep_name(id, name)
+    later.state = settled(later.state)
+    life, name = later, not is_there and successor_of(name)
+  end
+  if life then
+    life.revision = own and own.revision or forgotten_revision()
+  end
+  return life
+end
+
+-- Let `id` take over all of `renamed`, which is taken out.
+local function take_over(id, renamed, now)
+  for _, nominal in ipairs(redis.call('LRANGE', keys.schedule_buffer(renamed), 0, -1)) do
+    redis.call('RPUSH', keys.schedule_buffer(id), nominal)
+  end
+  local lines = redis.call('HGET', keys.schedule_live, renamed)
+  lines = lines and not string.find(lines, '^>') and lines
+  if lines then
+    redis.call('HSET', keys.schedule_live, id, lines)
+  end
+  forward(renamed, id, lines)
+  local expected = inform('HGET', keys.schedule_expected, renamed)
+  if expected then
+    inform('HSET', keys.schedule_expected, id, expected)
+  end
+  local life = bury(renamed, now)
+  tell('remove', renamed)
+  return life
+end
+
+-- What a new schedule goes on from: its own former life, or the one that it was called before. That one stays remembered: its
+-- revisions go on, and a rename that is rolled back finds what was remembered.
 local function inherit(id, renamed, is_dynamic, now)
   local own = recall(redis.call('HGET', keys.schedule_gone, id))
   redis.call('HDEL', keys.schedule_gone, id)
   if string.find(redis.call('HGET', keys.schedule_live, id) or '', '^>') then
     redis.call('HDEL', keys.schedule_live, id) -- runs of this name are its own again
   end
+  local life, is_direct
   if renamed ~= '' and renamed ~= id then
     local _, _, set = definition_of(redis.call('HGET', keys.schedule_def, renamed))
-    local is_direct = set ~= nil and (set == 'dynamic') == is_dynamic
-    if is_direct then
-      local nominals = redis.call('LRANGE', keys.schedule_buffer(renamed), 0, -1)
-      for _, nominal in ipairs(nominals) do
-        redis.call('RPUSH', keys.schedule_buffer(id), nominal)
-      end
-      local lines = redis.call('HGET', keys.schedule_live, renamed)
-      lines = lines and not string.find(lines, '^>') and lines
-      if lines then
-        redis.call('HSET', keys.schedule_live, id, lines)
-      end
-      forward(renamed, id, lines)
-      local expected = inform('HGET', keys.schedule_expected, renamed)
-      if expected then
-        inform('HSET', keys.schedule_expected, id, expected)
-      end
-      bury(renamed, now)
-      tell('remove', renamed)
-    end
-    local memory = recall(redis.call('HGET', keys.schedule_gone, renamed))
-    if memory then
-      keep_name(id, renamed)
-      memory.is_direct = is_direct
-      memory.revision = math.max(memory.revision, own and own.revision or 0)
-      return memory
-    end
+    is_direct = set ~= nil and (set == 'dynamic') == is_dynamic
+    life = is_direct and take_over(id, renamed, now) or recall(redis.call('HGET', keys.schedule_gone, renamed))
   end
-  return own
+  if not life or not is_direct and own and own.at >= life.at and successor_of(renamed) == id then
+    return latest_life(id, own, now) -- it went on from that one before
+  end
+  keep_name(id, renamed)
+  keep_successor(renamed, id)
+  redis.call('DEL', keys.ran(id .. '@>'))
+  life.is_direct, life.revision = is_direct, math.max(life.revision, own and own.revision or forgotten_revision())
+  return life
 end

@@ -126,6 +126,16 @@ def test_a_name_that_was_used_before_goes_on_from_the_higher_revision(world: Sto
     assert world.stored()["new"].revision == 4
 
 
+def test_a_name_that_is_remembered_no_more_goes_on_above_all_that_are_forgotten(
+    world: StoreCalls, term: LeaseView
+) -> None:
+    """A leader may still hold its last definition of more than a day ago; the rename began below it."""
+    world.raw.hset(world.keys.schedule_sets, "#forgotten", 50)
+    rename(world, term, "old", "new")
+
+    assert world.stored()["new"].revision == 51
+
+
 def test_a_rename_that_is_rolled_back_keeps_the_pause(world: StoreCalls, term: LeaseView) -> None:
     """What somebody stopped must not start because a deploy went forth and back."""
     world.run(Control(world.keys).pause(["old"], reason="bad data", by="kim"))

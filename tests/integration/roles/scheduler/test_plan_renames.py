@@ -1,0 +1,207 @@
+"""Renames that are rolled back, brought again, or come while a leader is busy: nothing under the new name is forgotten."""
+
+from __future__ import annotations
+
+import pytest
+
+from supervisor.core.election.lease import Term
+from supervisor.core.model import ScheduleDef, When
+from supervisor.store.schedules.backfills import BackfillCalls, Request
+from supervisor.store.schedules.definitions import BeginCode, Change, DefineCode, Definitions
+from supervisor.store.schedules.reads import Views
+from supervisor.store.wire.codec import text
+from supervisor.testing.world import EPOCH_MS
+from tests.integration.roles.scheduler.planned import TEMPLATE, Planned, every, planned
+from tests.integration.roles.scheduler.test_plan_following import after
+from tests.integration.roles.scheduler.test_plan_lives import delete
+
+
+def every_ten(name: str, **fields: object) -> ScheduleDef:
+    return every(10, name, overlap="allow", **fields)
+
+
+def work(plan: Planned) -> list[str]:
+    """Execute what waits, and return the ids."""
+    if fetched := plan.fetch():
+        plan.end(*fetched)
+    return list(fetched)
+
+
+def pause(plan: Planned, name: str) -> None:
+    plan.run(plan.control.pause([name], reason="it does harm"))
+    plan.world.executed()
+
+
+def is_paused(plan: Planned, name: str) -> bool:
+    (seen,) = plan.run(Views(plan.keys).inspect([name]))
+    return seen.record is not None and seen.record.pause is not None
+
+
+def backfill(plan: Planned, name: str, until_s: int) -> None:
+    request = Request(from_ms=EPOCH_MS + 5_000, until_ms=EPOCH_MS + until_s * 1000, overlap="allow", by="test")
+    plan.run(BackfillCalls(plan.keys).add("x", name, request, limit=10, is_forced=False))
+
+
+@pytest.mark.parametrize("former", ["old", ""])
+def test_a_renamed_schedule_that_is_added_again_keeps_its_pause_and_its_count(former: str) -> None:
+    """Also while its definition still says what it was called before."""
+    with planned() as plan:
+        plan.upsert(every_ten("old"))
+        plan.until(15)
+        plan.upsert(every_ten("new", renamed_from="old"))
+        plan.until(35)
+        pause(plan, "new")
+        delete(plan, "new")
+        plan.until(45)
+        plan.upsert(every_ten("new", renamed_from=former))
+        plan.until(72)
+
+        assert is_paused(plan, "new")
+        assert plan.fired("new") == [20, 30]
+        assert plan.state("new").counters.fired == 3
+
+
+@pytest.mark.parametrize("first", ["removed", "added"])
+@pytest.mark.parametrize("name", ["old", "new"])
+def test_a_rename_that_is_rolled_back_goes_on_from_the_new_name(first: str, name: str) -> None:
+    """Whether a deploy adds or removes first; a backfill then runs nothing again, nor does one after the next rename."""
+    with planned(every(1000, "far")) as plan:
+        ran = []
+        plan.upsert(every_ten("old"))
+        plan.until(15)
+        ran += work(plan)
+        plan.upsert(every_ten("new", renamed_from="old"))
+        plan.until(35)
+        ran += work(plan)
+        pause(plan, "new")
+        if first == "removed":
+            delete(plan, "new")
+        plan.upsert(every_ten("old"))
+        if first == "added":
+            delete(plan, "new")
+        plan.until(55)
+        if name == "new":
+            plan.upsert(every_ten("new", renamed_from="old"))
+            plan.until(65)
+        assert is_paused(plan, name)
+        backfill(plan, name, until_s=35)
+        plan.until(68)
+        ran += work(plan)
+
+    assert ran == [f"{name}@{EPOCH_MS + at * 1000}" for name, at in (("old", 10), ("new", 20), ("new", 30))]
+
+
+def test_a_rename_twice_that_is_rolled_back_at_once_goes_on_from_the_last_name() -> None:
+    """Only what the last one did is the present."""
+    with planned() as plan:
+        plan.upsert(every_ten("a"))
+        plan.upsert(every_ten("b", renamed_from="a"))
+        plan.until(15)
+        plan.upsert(every_ten("c", renamed_from="b"))
+        plan.until(25)
+        pause(plan, "c")
+        delete(plan, "c")
+        plan.upsert(every_ten("a"))
+        plan.until(45)
+
+        assert is_paused(plan, "a")
+        assert plan.fired("a") == []
+        assert plan.state("a").counters.fired == 2
+
+
+def test_names_that_move_up_by_one_take_over_from_those_before_them() -> None:
+    """``b`` was removed when it became ``c``; what is called ``b`` now was ``a``, and goes on from that."""
+    with planned() as plan:
+        plan.upsert(every_ten("a"), every_ten("b"))
+        pause(plan, "b")
+        plan.until(15)
+        plan.upsert(every_ten("c", renamed_from="b"))
+        plan.upsert(every_ten("b", renamed_from="a"))
+        plan.until(35)
+
+        assert is_paused(plan, "c")
+        assert not is_paused(plan, "b")
+        assert (plan.fired("a"), plan.fired("b"), plan.fired("c")) == ([10], [20, 30], [])
+
+
+def test_a_name_that_is_used_again_a_day_later_begins_anew() -> None:
+    """What the new name does is its own then."""
+    with planned() as plan:
+        plan.upsert(every(3600, "a"))
+        plan.upsert(every(3600, "b", renamed_from="a"))
+        pause(plan, "b")
+        for key in plan.server.store.raw.keys(f"{plan.keys.ran('a@>')}*"):
+            assert 0 < plan.server.store.raw.pttl(key) <= 86_400_000
+            plan.server.store.raw.delete(key)
+        plan.upsert(every_ten("a"))
+        plan.until(15)
+
+        assert not is_paused(plan, "a")
+        assert plan.fired("a") == [10]
+
+
+@pytest.mark.parametrize("name", ["new", "old"])
+def test_a_rename_keeps_when_the_run_after_the_end_of_the_last_one_is_due(name: str) -> None:
+    """It began again at once."""
+
+    def after_its_end(name: str, renamed_from: str = "") -> ScheduleDef:
+        return ScheduleDef(
+            id=name, template=TEMPLATE, when=(When(after_completion_ms=100_000),), renamed_from=renamed_from
+        )
+
+    with planned(every(10_000, "far")) as plan:
+        plan.until(1)
+        plan.upsert(after_its_end("old"))
+        plan.until(105)
+        fetched = plan.fetch()
+        plan.until(185)
+        plan.end(*fetched)
+        plan.until(215)
+        if name == "new":
+            plan.upsert(after_its_end("new", renamed_from="old"))
+        plan.until(300)
+        assert plan.fired("old") + plan.fired("new") == [101, 285]
+
+
+@pytest.mark.parametrize("name", ["new", "old"])
+def test_a_rename_keeps_until_when_the_run_in_the_way_may_take(name: str) -> None:
+    """What waited for it never ran."""
+
+    def gives_way(name: str, **fields: object) -> ScheduleDef:
+        return every(
+            300, name, overlap="cancel_other", cancel_grace_ms=30_000, start_at_ms=EPOCH_MS + 300_000, **fields
+        )
+
+    with planned(every(100_000, "far")) as plan:
+        plan.until(1)
+        plan.upsert(gives_way("old"))
+        plan.until(305)
+        assert plan.fetch()
+        plan.until(605)
+        if name == "new":
+            plan.upsert(gives_way("new", renamed_from="old"))
+        plan.until(640)
+        assert plan.fired("old") + plan.fired("new") == [300, 600]
+
+
+def test_a_follower_waits_with_the_rename_of_what_it_follows_while_a_leader_is_busy() -> None:
+    """It followed the new name at once, and the end of a run under the former one made nothing due."""
+    with planned(every(1000, "far")) as plan:
+        plan.upsert(every_ten("a"), after("a", "f"))
+        plan.until(15)
+        definitions, set_of_another = Definitions(plan.keys), "ab" * 16
+        changes = [every_ten("b", renamed_from="a"), after("b", "f")]
+        call = definitions.upsert([Change(definition=each) for each in changes], wall_ms=plan.clock.wall_ms())
+        epoch, nonce = plan.server.store.raw.hmget(plan.keys.lease, "epoch", "nonce")
+        term = Term(int(epoch or 0), text(nonce), 1 << 62)
+        assert plan.run(definitions.begin(term, digest=set_of_another, lease_ms=5000)).code is BeginCode.NEEDED
+        assert [code for code, _ in plan.run(call).results] == [DefineCode.BUSY, DefineCode.BUSY]
+        work(plan)
+        plan.advance(0.2)
+        assert plan.run(definitions.end(term, digest=set_of_another, is_applied=False))
+        assert [code for code, _ in plan.run(call).results] == [DefineCode.CREATED, DefineCode.CHANGED]
+        plan.world.executed()
+        plan.until(25)
+        work(plan)
+        plan.until(33)
+        assert plan.fired("f") == [10, 20]
