@@ -99,24 +99,31 @@ def plan(
     Raises:
         ConfigError: one follows a schedule that it cannot follow, or has the id of a static one.
     """
-    faults = yield from _unfollowable(keys, wanted)
-    remedy = "name one that is there, with times of its own or after others"
-    problems = [Problem(name, "after", why, remedy) for name, why in faults]
-    if problems:
-        raise ConfigError(problems)
     found = yield from compare(keys, wanted, tell=tell)
     remedy = "change it there, or choose another id"
     what = "a configuration defines a schedule of this id"
     problems = [Problem(each.id, "", what, remedy) for each in found if each.is_clash]
     if problems:
         raise ConfigError(problems)
-    if labels is None:
-        return ApplyPlan(found, [])
-    return ApplyPlan(found, (yield from surplus(keys, {each.id for each in wanted}, labels)))
+    ids = {each.id for each in wanted}
+    gone = [] if labels is None else (yield from surplus(keys, ids, labels))
+    created = {each.id for each in found if each.difference is DefinitionDifference.CREATED}
+    renamed = {each.renamed_from for each in wanted if each.id in created}
+    faults = yield from _unfollowable(keys, wanted, ({each.id for each in gone} | renamed) - ids)
+    remedy = "name one that is there, with times of its own or after others"
+    problems = [Problem(name, "after", why, remedy) for name, why in faults]
+    if problems:
+        raise ConfigError(problems)
+    return ApplyPlan(found, gone)
 
 
-def _unfollowable(keys: Keys, wanted: Sequence[ScheduleDef]) -> Operation[list[tuple[str, str]]]:
-    """Return which of ``wanted`` follow a schedule that is not there, or themselves by way of others, and why."""
+def _unfollowable(
+    keys: Keys, wanted: Sequence[ScheduleDef], leaving: Collection[str]
+) -> Operation[list[tuple[str, str]]]:
+    """Return which of ``wanted`` follow a schedule that is not there, or themselves by way of others, and why.
+
+    Those ``leaving`` are renamed or deleted when ``wanted`` is written.
+    """
     followed = {each.id: None if each.after is None else each.after.schedule for each in wanted}
     absent = set()
     for _ in range(CHAIN_MAX):
@@ -133,6 +140,8 @@ def _unfollowable(keys: Keys, wanted: Sequence[ScheduleDef]) -> Operation[list[t
         name = followed[each.id]
         if name in absent:
             faults.append((each.id, f"follows {name!r}, which is no schedule of this cluster"))
+        elif name in leaving:
+            faults.append((each.id, f"follows {name!r}, which this call renames or deletes"))
         elif loop := loop_of(each.id, followed.get):
             faults.append((each.id, f"follows itself: {' after '.join(loop)}, so none of them is ever due"))
     return faults

@@ -44,3 +44,20 @@ def test_an_apply_that_could_never_be_due_is_refused(
     assert applied.tenure("apply", "-f", applied.write("f.ndjson", stored)).code == 0
     refused = applied.tenure("apply", "-f", applied.write("g.ndjson", follower(name, followed)))
     assert (refused.code, why in refused.err) == (78, True)
+
+
+@pytest.mark.parametrize("flags", [(), ("--prune", "--label", "team=x", "--yes")])
+def test_an_apply_that_takes_away_what_one_of_it_follows_is_refused(
+    applied: ClusterWithJobs, flags: tuple[str, ...]
+) -> None:
+    """By a new name, or by ``--prune``: it was accepted, and the follower was never due again."""
+    hourly = {"job": "report.make", "every": "1h", "labels": {"team": "x"}}
+    file = applied.write("f.ndjson", json.dumps({"id": "a"} | hourly) + "\n" + follower("f", "a"))
+    assert applied.tenure("apply", "-f", file).code == 0
+    former = {} if flags else {"renamed_from": "a"}
+    applied.write("f.ndjson", json.dumps({"id": "b"} | hourly | former) + "\n" + follower("f", "a"))
+    refused = applied.tenure("apply", "-f", file, *flags)
+
+    assert refused.code == 78
+    assert "follows 'a', which this call renames or deletes" in refused.err
+    assert {"a", "f"} <= applied.world.stored().keys()
