@@ -6,7 +6,7 @@
 --       idle_ms        a queue is kept for so long after the last attempt on record
 --       jobs_ms        a job is kept for so long after it was last seen published
 -- Includes  room
---           control
+--           lives
 --
 -- Returns  cursor (0 at the end), then the queues that were forgotten
 --
