@@ -53,6 +53,7 @@ class Compared:
     fields: tuple[FieldChange, ...] = ()
     is_clash: bool = False  # a static schedule has the id
     revision: int = 0  # of what is stored
+    renames: str = ""  # the stored schedule that it takes over
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +108,8 @@ def plan(
         raise ConfigError(problems)
     ids = {each.id for each in wanted}
     gone = [] if labels is None else (yield from surplus(keys, ids, labels))
-    created = {each.id for each in found if each.difference is DefinitionDifference.CREATED}
-    renamed = {each.renamed_from for each in wanted if each.id in created}
-    faults = yield from _unfollowable(keys, wanted, ({each.id for each in gone} | renamed) - ids)
+    leaving = {each.id for each in gone} | {each.renames for each in found}
+    faults = yield from _unfollowable(keys, wanted, leaving - ids)
     remedy = "name one that is there, with times of its own or after others"
     problems = [Problem(name, "after", why, remedy) for name, why in faults]
     if problems:
@@ -244,7 +244,8 @@ def compared(definition: ScheduleDef, record: Record | None, now_ms: int, *, for
     if record is None:
         former = former if former is not None and former.is_dynamic else None
         change = addition_of(definition, former=former, expected_revision=0)
-        return Compared(DefinitionDifference.CREATED, definition.id, change)
+        renames = "" if former is None else former.id
+        return Compared(DefinitionDifference.CREATED, definition.id, change, renames=renames)
     if record.body == pack_definition(definition) and record.is_dynamic:
         return Compared(DefinitionDifference.UNCHANGED, definition.id, revision=record.revision)
     change, old = change_of(record, definition, now_ms=now_ms, expected_revision=record.revision)

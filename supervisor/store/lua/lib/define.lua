@@ -64,7 +64,7 @@ end
 -- written by a leader after Redis lost its data, and stays. Revisions go on where a former life ended.
 local function add(d, set, now)
   local id, timing = d.id, d.timing
-  local memory = inherit(id, d.former, set == 'dynamic', now)
+  local memory = inherit(d, set == 'dynamic', now)
   local mark, seeded = now, redis.call('HGET', keys.schedule_mark, id)
   if memory and (memory.is_direct or memory.at >= now - REMEMBERED_MS) then
     mark = memory.is_direct and memory.timing == timing and memory.mark or math.max(memory.mark, now)

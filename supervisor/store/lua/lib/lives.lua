@@ -133,15 +133,22 @@ local function successor_of(former)
   return inform('GET', keys.ran(former .. '@>'))
 end
 
+local function job_of(json)
+  local is_read, definition = pcall(cjson.decode, json or '')
+  local template = is_read and type(definition) == 'table' and definition['template']
+  return type(template) == 'table' and template['job'] or nil
+end
+
 -- The latest life of a schedule that comes back, `own` or nil the one under this name: a rename that is rolled back goes on
--- from what the new name did meanwhile, be it still there or removed.
-local function latest_life(id, own, now)
-  local life, name = own, successor_of(id)
-  redis.call('DEL', keys.ran(id .. '@>'))
+-- from what the new name did meanwhile, be it still there or removed. Where that one is there and this does something else,
+-- or at other times, the name was only used again.
+local function latest_life(d, own, now)
+  local id, life, name = d.id, own, successor_of(d.id)
   for _ = 1, NAMES_MAX do
     local is_there = name and redis.call('HEXISTS', keys.schedule_def, name) == 1
     local later = is_there and life_of(name, now) or recall(name and redis.call('HGET', keys.schedule_gone, name))
     if not later or later.at < (life and life.at or 0) then break end
+    if is_there and (later.timing ~= d.timing or job_of(later.json) ~= job_of(d.json)) then break end
     keep_name(id, name)
     later.state = settled(later.state)
     life, name = later, not is_there and successor_of(name)
@@ -174,7 +181,8 @@ end
 
 -- What a new schedule goes on from: its own former life, or the one that it was called before. That one stays remembered: its
 -- revisions go on, and a rename that is rolled back finds what was remembered.
-local function inherit(id, renamed, is_dynamic, now)
+local function inherit(d, is_dynamic, now)
+  local id, renamed = d.id, d.former
   local own = recall(redis.call('HGET', keys.schedule_gone, id))
   redis.call('HDEL', keys.schedule_gone, id)
   if string.find(redis.call('HGET', keys.schedule_live, id) or '', '^>') then
@@ -186,9 +194,9 @@ local function inherit(id, renamed, is_dynamic, now)
     is_direct = set ~= nil and (set == 'dynamic') == is_dynamic
     life = is_direct and take_over(id, renamed, now) or recall(redis.call('HGET', keys.schedule_gone, renamed))
   end
-  if not life or not is_direct and own and own.at >= life.at and successor_of(renamed) == id then
-    return latest_life(id, own, now) -- it went on from that one before
-  end
+  local is_own = own and not is_direct and life and own.at >= life.at -- it went on from that one before
+    and (successor_of(renamed) == id or life.at < now - REMEMBERED_MS)
+  if not life or is_own then return latest_life(d, own, now) end
   keep_name(id, renamed)
   keep_successor(renamed, id)
   redis.call('DEL', keys.ran(id .. '@>'))

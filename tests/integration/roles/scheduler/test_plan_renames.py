@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from supervisor.core.effects import drive
 from supervisor.core.election.lease import Term
-from supervisor.core.model import ScheduleDef, When
+from supervisor.core.model import Kind, ScheduleDef, Template, When
+from supervisor.operations import apply
 from supervisor.store.schedules.backfills import BackfillCalls, Request
 from supervisor.store.schedules.definitions import BeginCode, Change, DefineCode, Definitions
 from supervisor.store.schedules.reads import Views
@@ -124,20 +126,41 @@ def test_names_that_move_up_by_one_take_over_from_those_before_them() -> None:
         assert (plan.fired("a"), plan.fired("b"), plan.fired("c")) == ([10], [20, 30], [])
 
 
-def test_a_name_that_is_used_again_a_day_later_begins_anew() -> None:
-    """What the new name does is its own then."""
-    with planned() as plan:
-        plan.upsert(every(3600, "a"))
-        plan.upsert(every(3600, "b", renamed_from="a"))
-        pause(plan, "b")
-        for key in plan.server.store.raw.keys(f"{plan.keys.ran('a@>')}*"):
-            assert 0 < plan.server.store.raw.pttl(key) <= 86_400_000
-            plan.server.store.raw.delete(key)
-        plan.upsert(every_ten("a"))
+def test_a_former_name_that_is_used_for_something_else_is_not_paused_with_the_new_one() -> None:
+    """It was taken for the rename that is rolled back; so was a follower, for which all ends had been."""
+    other = Template(job="other.job", kind=Kind.SYNC)
+    with planned(every(3600, "far")) as plan:
+        plan.upsert(every_ten("a"), every_ten("b", template=other))
         plan.until(15)
+        plan.upsert(every_ten("c", renamed_from="a"), every_ten("d", renamed_from="b", template=other))
+        pause(plan, "c")
+        pause(plan, "d")
+        plan.upsert(every(7, "a", overlap="allow"), every_ten("b"))
+        plan.until(36)
 
         assert not is_paused(plan, "a")
-        assert plan.fired("a") == [10]
+        assert not is_paused(plan, "b")
+        assert plan.fired("a")[1:] == [21, 28, 35]
+        assert plan.fired("b") == [10, 20, 30]
+
+
+def test_a_life_of_its_own_outlives_the_memory_of_the_former_name() -> None:
+    """Taken out 23 hours after the rename and put back two hours later: that of the former name, too old, came first."""
+    with planned(every(3600, "far")) as plan:
+        plan.upsert(every_ten("old"))
+        plan.upsert(every_ten("new", renamed_from="old"))
+        plan.until(25)
+        pause(plan, "new")
+        delete(plan, "new")
+        raw, gone = plan.server.store.raw, plan.keys.schedule_gone
+        raw.delete(plan.keys.ran("old@>"))
+        at, rest = (raw.hget(gone, "old") or b"").split(b" ", 1)
+        raw.hset(gone, "old", b"%d %s" % (int(at) - 86_400_001, rest))
+        plan.upsert(every_ten("new", renamed_from="old"))
+        plan.until(45)
+
+        assert is_paused(plan, "new")
+        assert plan.state("new").counters.fired == 2
 
 
 @pytest.mark.parametrize("name", ["new", "old"])
@@ -205,3 +228,13 @@ def test_a_follower_waits_with_the_rename_of_what_it_follows_while_a_leader_is_b
         work(plan)
         plan.until(33)
         assert plan.fired("f") == [10, 20]
+
+
+def test_what_a_configuration_defines_is_renamed_by_no_apply_and_may_be_followed() -> None:
+    """An apply was refused because of it."""
+    with planned(every_ten("a"), every(3600, "far")) as plan:
+        plan.until(5)
+        wanted = [every_ten("b", renamed_from="a"), after("a", "f")]
+        change = drive(apply.plan(plan.keys, wanted), plan.run)
+
+        assert [each.difference for each in change.compared] == ["created", "created"]
