@@ -27,6 +27,7 @@ from supervisor.reload.diff import ConfigDifference, Effect, compare, named
 from supervisor.settings.loader import Loaded
 from supervisor.settings.schedules.complete import schedules_digest
 from supervisor.settings.sections.models import Settings
+from supervisor.telemetry.masking import mask_text
 
 Complete = Callable[[Loaded], tuple[Loaded, tuple[ScheduleDef, ...]]]
 
@@ -113,7 +114,7 @@ def digest_of(definitions: Sequence[ScheduleDef]) -> str:
 
 
 def _refusal(problems: Sequence[Problem]) -> ReloadPlan:
-    told = tuple(" ".join(str(problem).splitlines()) for problem in problems[:PROBLEMS_MAX])
+    told = tuple(mask_text(" ".join(str(problem).splitlines())) for problem in problems[:PROBLEMS_MAX])
     return ReloadPlan(problems=told, problem_count=len(problems))
 
 

@@ -128,3 +128,17 @@ def test_changed_code_is_named_because_it_does_not_run(
 
     os.utime(module.__file__, (1 << 33, 1 << 33))
     assert desk.run(2)[1] == ReloadPlan(stale=("old_job",))
+
+
+def test_why_a_reload_is_refused_names_no_secret(handover: Handover) -> None:
+    """The parent writes the first reason into its status for systemd, which every user of the machine can read."""
+    desk = RunningConfiguration(handover)
+    dsn = "postgres://app:hunter2@db/prod"
+    desk.problems = [
+        Problem("jobs.0", "files", f"cannot be imported: OSError: no answer from {dsn}", "mend the module")
+    ]
+
+    (told,) = desk.run()[1].problems
+
+    assert "hunter2" not in told
+    assert "cannot be imported: OSError: no answer from postgres://***@db/prod" in told
