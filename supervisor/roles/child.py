@@ -113,18 +113,19 @@ class ConfigFollower:
 
     Guarantees
         A poll costs about a microsecond when nothing changed. The log file is opened anew when that was
-        asked for, the log follows the configuration in effect, and counted events are reported.
+        asked for, the log and ``events.runs`` follow the configuration in effect, and counted events are reported.
 
     Does not guarantee
-        That other settings follow: for those the parent replaces processes. The scheduler and the agent take
-        the schedules besides, through the return value of ``poll``.
+        That other settings follow, unless their user reads them in ``settings``: for those the parent replaces
+        processes. The scheduler and the agent take the schedules besides, through the return value of ``poll``.
     """
 
     def __init__(self, child: ChildContext) -> None:
         self._header = child.board.header
         self._handover = child.handover
         self._epoch = child.config_epoch
-        self._log = child.settings.log
+        self.settings = child.settings
+        """In effect, as of the last poll; what a reload cannot change in this process is that of its start."""
 
     def brief(self, number: int) -> Brief | None:
         """Return the summary of configuration ``number``; None: it is gone, and the next poll finds its successor."""
@@ -143,11 +144,12 @@ class ConfigFollower:
             return 0
         self._epoch = epoch
         try:
-            log = self._handover.settings(epoch).log
+            settings = self._handover.settings(epoch)
         except HandoverError:
             return 0  # already the one after the next: the word says so at the next poll
-        if log != self._log:
-            self._log = log
+        log, former, self.settings = settings.log, self.settings.log, settings
+        events.follow(runs=settings.events.runs)
+        if log != former:
             rules = LogRules.of(mask=log.mask, exclude=log.exclude)
             logs.retune(level=log.level, format=log.format, rules=rules)
         return epoch

@@ -268,6 +268,11 @@ def attach(
     return _process.recorder
 
 
+def follow(*, runs: str) -> None:
+    """Let other ends of runs be events in this process from now on."""
+    _process.recorder.runs = runs
+
+
 def run_events() -> str:
     """Return which ends of runs are events in this process: failures, all or none."""
     return _process.recorder.runs

@@ -162,7 +162,7 @@ class Agent:
         if not wakeup.is_draining:
             return NEVER_NS
         allowed = Stop(
-            grace_ns=int(self._child.settings.supervision.grace_s * SECOND_NS),
+            grace_ns=int(self._following.settings.supervision.grace_s * SECOND_NS),
             stage=ShutdownStage.FORCED_AGENT if wakeup.is_abandoning else ShutdownStage.STOPPING_AGENT,
             asked_ns=self._child.board.header.stop_started_ns or wakeup.asked_ns,
             entered_ns=wakeup.asked_ns,

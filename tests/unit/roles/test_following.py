@@ -13,6 +13,7 @@ from supervisor.reload.config_memfd import Brief, Handover
 from supervisor.roles import child
 from supervisor.roles.child import ConfigFollower
 from supervisor.settings.sections.models import Settings
+from supervisor.telemetry import events
 from supervisor.telemetry.logs import LogRules
 
 
@@ -96,3 +97,21 @@ def test_one_that_was_overtaken_is_left_out(world: FollowedSettings) -> None:
     world.publish(8, log={"level": "error"})
     assert world.following.poll() == 8
     assert world.retuned == [("error", "auto")]
+
+
+def test_which_ends_of_runs_are_events_follows_by_itself(world: FollowedSettings) -> None:
+    """The agent, which no reload replaces, tells of runs whose worker died."""
+    events.attach(None, replica="r", role="agent", runs="none")
+    world.publish(1, events={"runs": "all"})
+    world.following.poll()
+
+    assert events.run_events() == "all"
+
+
+def test_settings_in_effect_are_those_of_the_last_poll(world: FollowedSettings) -> None:
+    """By a longer grace the agent has its time at the end of a stop, which it had used up by the former one."""
+    assert world.following.settings.supervision.grace_s != 90
+    world.publish(1, supervision={"grace": "90s"})
+    world.following.poll()
+
+    assert world.following.settings.supervision.grace_s == 90
