@@ -284,7 +284,12 @@ def test_the_runs_of_a_lost_machine_go_on_elsewhere_uncharged(site: Site) -> Non
     assert [(attempt, fence) for run_id, attempt, fence, _ in site.starts() if run_id == "sync"] == [(1, 1), (1, 2)]
     assert set(site.ended("interrupted")) >= {"sync"}
     assert not site.ended("crashed"), "a lost machine charges nobody"
-    (told,) = [each for each in other.events("session_reclaimed") if "sync" in str(each) or "cpu" in each["session"]]
+
+    def reclaimed() -> list[dict[str, Any]]:  # its agent tells after the runs are given back
+        told = other.events("session_reclaimed")
+        return [each for each in told if "sync" in str(each) or "cpu" in each["session"]]
+
+    (told,) = wait_until(reclaimed, what="the session's end to be told")
     assert (told["death"], told["how"]) == ("node_lost", "its replica vanished")
     assert site.is_sound()
 
