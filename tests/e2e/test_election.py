@@ -160,12 +160,19 @@ def test_a_dead_agent_costs_no_term(cluster: Cluster) -> None:
 
 
 def test_a_leader_that_is_asked_to_resign_hands_over_to_whom_it_was_told(cluster: Cluster) -> None:
-    """By the command, among three; and nobody stops working."""
-    leader, _ = cluster.roles()
-    heir = cluster.others(leader)[-1]
-    name = heir.name.partition("-")[0]
-    words = ("leader", "resign", "--to", name, "--yes", "--timeout", "50s")
-    done = tenure(cluster.directory, *words, environ=_beside(cluster.directory))
+    """By the command, among three; and nobody stops working.
+
+    The others leave the lease to that one for 0.25 s; where the machine stands still for longer, another may have it.
+    """
+    for _ in range(5):
+        leader, _ = cluster.roles()
+        heir = cluster.others(leader)[-1]
+        name = heir.name.partition("-")[0]
+        words = ("leader", "resign", "--to", name, "--yes", "--timeout", "50s")
+        done = tenure(cluster.directory, *words, environ=_beside(cluster.directory))
+        if done.returncode != 3:
+            break
+        assert "was faster" in done.stderr
 
     assert done.returncode == 0, done.stderr
     assert cluster.leader() is heir
