@@ -7,6 +7,7 @@ import importlib
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -136,8 +137,15 @@ def test_a_hook_that_hangs_as_it_is_built_is_given_up_and_built_anew(held: threa
     held.set()
     wait_until(lambda: not pipeline.late, what="those that build to end")
     assert not thanging.asked, "nobody waits for these answers any more"
-    call(pipeline, kind, asked, "later")
-    assert thanging.asked == ["later"]
+
+    def answers() -> bool:  # in 20 ms, which a busy machine may stand still for
+        with suppress(HookFailedError):
+            call(pipeline, kind, asked, "later")
+            return True
+        return False
+
+    wait_until(answers, what="its answer")
+    assert set(thanging.asked) == {"later"}
     assert thanging.built == [True, True]
 
 
