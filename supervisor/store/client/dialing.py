@@ -107,7 +107,7 @@ class Dialler:
         return sock
 
     def _find(self, place: tuple[str, int], until_ns: int) -> list[Address]:
-        """Return where to connect, the best first."""
+        """Return where to connect, the best first. Raises ``OSError`` as ``dial`` does."""
         if _is_address(place[0]):
             return _addresses(*place)
         served = self._served.get(place)
@@ -120,6 +120,7 @@ class Dialler:
             if served is None:
                 raise socket.gaierror(socket.EAI_AGAIN, "The name server gives no answer in time")
             return [served]  # the answer stays for the next caller
+        self.left_s(until_ns)  # as it does where this one's time is over
         self._looking.pop(place, None)
         try:
             found = look_up.answer.result()

@@ -101,6 +101,24 @@ def test_an_answer_that_came_too_late_serves_the_next_call(connect: Clients, pro
     wait_until(lambda: serves(store, 20.0), what="the late answer to serve a call")
 
 
+def test_a_caller_whose_time_is_over_leaves_the_answer_to_the_next(proxy: Proxy, names: Names) -> None:
+    """A thread that nobody waits for any more took it, on a busy machine, and had no time to connect."""
+    dialler = Dialler()
+
+    def has_answer_too_late() -> bool:
+        try:
+            dialler.dial(HOST, proxy.port, dialler.until_ns(-1.0), lambda _: None)
+        except TimeoutError:
+            return True
+        except socket.gaierror:
+            return False
+        raise AssertionError("it connected in no time")
+
+    wait_until(has_answer_too_late, what="the answer")
+    names.fail(HOST, socket.EAI_AGAIN)
+    dialler.dial(HOST, proxy.port, dialler.until_ns(20.0), lambda _: None).close()
+
+
 def test_callers_at_once_share_one_look_up(names: Names) -> None:
     """Each call of an event loop dials on a thread of its own; look-ups that hang must not pile up."""
     dialler = Dialler()
