@@ -74,8 +74,10 @@ local function join_slot_line(queue, key)
   if is_shared then -- else there is nobody to have it in turn with
     local line = keys.limit_line(key)
     local score = read('ZSCORE', line, queue)
-    local rests_ms = score and tonumber(score) - BAND - t.now
-    if score == false or score and tonumber(score) >= BAND and (rests_ms <= 0 or rests_ms > REST_MS_MAX) then
+    local at = tonumber(score or 0)
+    local rests_ms = at - BAND - t.now
+    -- A time to come is from before the clock was set back.
+    if score == false or at < BAND and at > t.now + 1 or at >= BAND and (rests_ms <= 0 or rests_ms > REST_MS_MAX) then
       put_in_line(line, queue, t.now, score and missed_in(score) or 0)
     end
     read('PEXPIRE', line, LINE_MS)

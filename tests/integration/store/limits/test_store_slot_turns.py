@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -235,6 +237,32 @@ def test_a_slot_is_kept_for_no_longer_when_the_clock_is_set_back(pools: Pools) -
 
     pools.now_ms -= 3_600_000
     assert pools.turn("bulk") == ["bulk1"]
+
+
+def test_queues_have_slots_in_turn_when_the_clock_is_set_back(pools: Pools) -> None:
+    """Who waited stood in line with a time to come: the other came in front of it until the clock had caught up."""
+    numbers = itertools.count()
+
+    def enqueue() -> None:
+        number = next(numbers)
+        pools.enqueue(*(limited(f"{queue}{number:03}", queue=queue) for queue in ("bulk", "fast")))
+
+    def step() -> None:
+        pools.now_ms += 100
+        enqueue()
+        for queue in ("bulk", "fast"):
+            pools.turn(queue, ended=len(pools.held[queue]))
+
+    for _ in range(20):
+        enqueue()
+    for _ in range(50):
+        step()
+    pools.now_ms -= 300_000
+    pools.begun.clear()
+    for _ in range(40):
+        step()
+    begun = Counter(run[:4] for run in pools.begun)
+    assert min(begun["bulk"], begun["fast"]) >= 10, begun
 
 
 def test_of_several_slots_one_is_kept_for_each_queue_and_the_others_are_used(pools: Pools) -> None:
