@@ -48,7 +48,7 @@ KEY_TABLE = (
     KeyRow("schedule_changes", "schedule:changes", "stream", "changes of schedules", "about 1,000 entries", "each entry"),
     KeyRow("schedule_log", "schedule:log", "stream", "decisions", "about 10,000 entries of up to 10", "each entry"),
     KeyRow("schedule_backfills", "schedule:backfills", "hash", "requests", "1,000", "backfill_add"),
-    KeyRow("ran", "ran:<run>", "string", "backfilled and triggered runs, followers, former names", "7 d, 24 h, 90 d: 10,000 a schedule each", "expiry"),
+    KeyRow("ran", "ran:<run>", "string", "backfilled and triggered runs, followers, names before and after a rename", "7 d, 24 h, 90 d: 10,000 a schedule each", "expiry"),
     KeyRow("schedule_keyed", "schedule:keyed:<schedule>", "string", "schedules triggered with a key", "a day", "expiry"),
     KeyRow("enqueues", "enqueues:<nonce>", "string", "calls that add or end", "ten minutes of calls, 111 B each", "expiry"),
     KeyRow("queues", "queues", "set", "names of queues", "those that hold runs, are served, or were so a day ago", "queues_forget"),

@@ -48,7 +48,7 @@ KNOWN_MAX = 100_000
 MARKS_MAX = 100_000
 PAGE = 250
 REMEMBERED_MS = 86_400_000
-"""Within a day of its removal a schedule goes on where it was, its initial run included (lib/control.lua)."""
+"""Within a day of its removal a schedule goes on where it was, its initial run included (lib/lives.lua)."""
 
 _BARE = Template(job="-", kind="sync")  # type: ignore[arg-type]  # never sent: stands where none is kept
 _encode: Callable[[object], bytes] = msgspec.json.Encoder().encode

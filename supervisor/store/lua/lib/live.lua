@@ -137,7 +137,7 @@ local function followed_by(json)
   end
 end
 
--- What a schedule was called before, the latest name first, one a line; see keep_name in control.
+-- What a schedule was called before, the latest name first, one a line; see keep_name in lives.
 local names_of = {}
 local function former_names(schedule)
   local names = names_of[schedule] or redis.pcall('GET', keys.ran(schedule .. '@<'))
@@ -166,7 +166,7 @@ local function let_follow(name, schedule, nominal, outcome)
   local is_skipped = is_paused(name, now) and cjson.decode(definition)['on_resume'] ~= 'catchup'
   local state = redis.call('HGET', keys.schedule_state, name) or ''
   local numbers = counters(state)
-  local floor = tonumber(redis.pcall('GET', keys.ran(name .. '@'))) or 0 -- see keep_floor in control
+  local floor = tonumber(redis.pcall('GET', keys.ran(name .. '@'))) or 0 -- see keep_floor in lives
   if is_skipped or numbers[11] > 0 or tonumber(nominal) <= floor or has_run(run) then return end
   if numbers[8] >= waiting_max then
     numbers[5] = numbers[5] + 1

@@ -98,7 +98,7 @@ local function purge(now, rounds)
   redis.call('HSET', sets, '#purge', cursor, '#forgotten', whole(forgotten))
 end
 
--- Runs that began under another name end under it: leave word of what they belong to now (see live_lines in queue), also
+-- Runs that began under another name end under it: leave word of what they belong to now (see live_lines in live), also
 -- where none are listed, as under `allow`.
 local function forward(old, new, lines)
   for line in string.gmatch(lines or '- -', '[^\n]+') do
