@@ -38,7 +38,7 @@ def test_names_that_cannot_be_used_are_bad_requests(api: Any, path: str, body: A
 
 
 @pytest.mark.share(2)
-@pytest.mark.parametrize("word", ["a" * 70_000, "{{ nominal }}" * 3000])
+@pytest.mark.parametrize("word", ["a" * 70_000, "{{ nominal }}" * 4000])
 @pytest.mark.parametrize("path", ["schedules/team/nightly/trigger", "jobs/mail.send/runs"])
 def test_arguments_that_no_run_can_hold_are_too_large(api: Any, path: str, word: str) -> None:
     """As they are, or once their placeholders are filled in, which they are in runs of a schedule alone."""
