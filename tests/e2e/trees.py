@@ -65,8 +65,9 @@ class Tree:
                 if not line.endswith(b"\n"):
                     break  # being written
                 self._read_bytes += len(line)
-                if line.startswith(b"{"):
-                    entry = json.loads(line.decode(errors="replace"))
+                _, start, rest = line.partition(b'{"ts":')  # which the trace of a crash may stand before
+                if start:
+                    entry = json.loads((start + rest).decode(errors="replace"))
                     self._events.append(entry)
                     self._events_by_name[entry["event"]].append(entry)
         return list(self._events if name is None else self._events_by_name[name])

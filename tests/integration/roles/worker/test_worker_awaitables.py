@@ -80,7 +80,7 @@ async def test_the_soft_timeout_of_a_job_ends_the_task_that_it_returned(shop: Wo
         finally:
             ended.append("cleaned up")
 
-    @job("slow", timeout=60, soft_timeout=0.02, retry=Retry(attempts=1))
+    @job("slow", timeout=60, soft_timeout=0.5, retry=Retry(attempts=1))
     async def slow() -> Any:
         return asyncio.create_task(work())
 

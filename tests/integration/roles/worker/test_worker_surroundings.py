@@ -166,7 +166,7 @@ def test_a_soft_timeout_of_a_plain_job_undoes_too(sync_shop: WorkerKit) -> None:
     """Its exception interrupts the job, not what is undone after it."""
     undone: list[str] = []
 
-    @job("slow", timeout=60, soft_timeout=0.02, retry=Retry(attempts=1))
+    @job("slow", timeout=60, soft_timeout=0.3, retry=Retry(attempts=1))
     def slow(context: Context) -> None:
         context.on_failure(undone.append, "undone")
         threading.Event().wait(60)

@@ -88,7 +88,7 @@ def test_whatever_a_job_raises_ends_its_own_run_only(
 def test_a_soft_timeout_interrupts_what_the_job_waits_for(sync_shop: WorkerKit) -> None:
     """By an exception in the middle of a system call; the job cleans up, and the worker goes on."""
 
-    @job("stuck", timeout=600, soft_timeout=0.05, retry=Retry(attempts=1))
+    @job("stuck", timeout=600, soft_timeout=0.3, retry=Retry(attempts=1))
     def stuck(context: Context) -> None:
         try:
             linger()
@@ -109,7 +109,7 @@ def test_a_soft_timeout_interrupts_what_the_job_waits_for(sync_shop: WorkerKit) 
 def test_a_library_that_retries_on_exceptions_cannot_swallow_a_soft_timeout(sync_shop: WorkerKit) -> None:
     """``except Exception`` is everywhere; SoftTimeout is none."""
 
-    @job("retrying", timeout=600, soft_timeout=0.05, retry=Retry(attempts=1))
+    @job("retrying", timeout=600, soft_timeout=0.3, retry=Retry(attempts=1))
     def retrying() -> None:
         while True:
             try:
@@ -126,7 +126,7 @@ def test_a_library_that_retries_on_exceptions_cannot_swallow_a_soft_timeout(sync
 def test_a_job_that_returns_after_its_soft_timeout_has_finished(sync_shop: WorkerKit) -> None:
     """What there is so far may be worth keeping; the job decides."""
 
-    @job("partial", timeout=600, soft_timeout=0.05)
+    @job("partial", timeout=600, soft_timeout=0.3)
     def partial(context: Context) -> Any:
         try:
             linger()
@@ -148,7 +148,7 @@ def test_a_job_that_takes_the_signals_away_takes_them_from_itself_only(sync_shop
             signal.signal(number, signal.SIG_IGN)
         signal.setitimer(signal.ITIMER_REAL, 500)
 
-    @job("stuck", timeout=600, soft_timeout=0.05, retry=Retry(attempts=1))
+    @job("stuck", timeout=600, soft_timeout=0.3, retry=Retry(attempts=1))
     def stuck() -> None:
         linger()
 
