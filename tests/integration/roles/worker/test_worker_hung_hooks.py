@@ -108,7 +108,7 @@ async def test_a_worker_whose_hooks_hang_asks_for_its_successor(
     profiles = Settings.model_validate({"profiles": PROFILES}, strict=False).profiles
     shop.settings = shop.settings.model_copy(update={"profiles": profiles})
 
-    @job("guarded", profile=profile, soft_timeout=0.05)
+    @job("guarded", profile=profile, soft_timeout=0.3)
     async def guarded() -> None:
         raise AssertionError("its hook never answers")
 
