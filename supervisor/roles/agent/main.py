@@ -171,6 +171,7 @@ class Agent:
 
     def _run_call(self, call: Call[T]) -> T:
         self._beat()
+        self._duties.beat_between()
         left_s = (self._until_ns() - self._clock.elapsed_ns()) / SECOND_NS
         if left_s <= 0:
             raise StoreUnavailableError(f"{call.script}: the agent ends, and has no time left for it")

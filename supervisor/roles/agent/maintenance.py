@@ -1,7 +1,7 @@
 """Periodic tasks of the agent, performed one after the other between two beats of its main thread.
 
 Guarantees
-    Beats go first, and between the calls of other long tasks.
+    Beats go first, and between the calls of other tasks: a slow Redis makes each of them long.
     A task that Redis refuses, or has no memory for, is reported once and tried again each second; the others go on. One
     that it does not answer ends the round: they wait with it, and come before it in the next.
 """
@@ -73,7 +73,7 @@ class Duties:
             self._publishing,
             *(_Scheduled(task) for task in others),
         ]
-        sessions.reaper.between = self._beat_between
+        sessions.reaper.between = self.beat_between
 
     def next_ns(self) -> int:
         """Return when the next task is due."""
@@ -126,8 +126,8 @@ class Duties:
             scheduled.due_ns = min(now_ns + task.period_ns, NEVER_NS)
             scheduled.is_refused = False
 
-    def _beat_between(self) -> None:
-        """Beat if that is due, before the next call of a task that makes many."""
+    def beat_between(self) -> None:
+        """Beat if that is due, before the next call of a task that makes many; one under way is not due."""
         if self._clock.elapsed_ns() >= self._beating.due_ns:
             self._do(self._beating)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from supervisor.roles.agent.main import Agent
 from supervisor.roles.agent.reporting import AgentReport
 from supervisor.roles.child import ChildContext
 from supervisor.settings.sections.models import Settings, SupervisionSettings
+from supervisor.settings.sections.queues import QueueSettings
 from tests.kit.clock import FakeClock
 
 SLOTS = ("agent", "scheduler", "web", "worker-io-0")
@@ -101,11 +103,15 @@ class Stage:
         monkeypatch.setattr(agent_main, "ElectorThread", lambda *_args, **_parts: Holding(self.clock))
         monkeypatch.setattr(agent_main, "AgentReport", lambda clock: Told(clock, self.told))
 
-    def end(self, *, grace_s: float = 20.0, lists: Any = None, **reloaded: Any) -> float:
+    def end(self, *, grace_s: float = 20.0, lists: Any = None, queues: Any = None, **reloaded: Any) -> float:
         """Let it run until it is asked to end; return the seconds that the end took."""
         child = ChildContext(
             settings=Settings.model_validate(
-                {"supervision": SupervisionSettings(grace_s=grace_s), "cloudforet": {"queues": lists or {}}}
+                {
+                    "supervision": SupervisionSettings(grace_s=grace_s),
+                    "cloudforet": {"queues": lists or {}},
+                    "queues": queues or QueueSettings(),
+                }
             ),
             replica="r1",
             name="agent",
@@ -185,3 +191,37 @@ def test_an_agent_that_starts_after_a_reload_publishes_the_jobs_that_the_reload_
 
     assert ["job.of.3" in args for args in stage.redis.published] == [True]
     assert followed == [{"job.of.3": "{}"}], "and makes runs of SpaceONE's messages by them"
+
+
+class LaggingRedis(SlowRedis):
+    """One that answers well, but late, and has the names of many queues."""
+
+    ANSWER_S, QUEUES = 0.3, 50
+
+    def __init__(self, clock: FakeClock, **asked: Any) -> None:
+        super().__init__(clock, **asked)
+        self.beaten_s: list[float] = []
+        self.trimmed = 0
+
+    def run(self, call: Call[Any], *, timeout_s: float) -> Any:
+        """Note each beat of the sessions."""
+        if call.script not in {"session_beat", "queue_trim", "set_read"}:
+            return super().run(call, timeout_s=timeout_s)
+        self.clock.advance(self.ANSWER_S)
+        if call.script == "session_beat":
+            self.beaten_s.append(self.clock.elapsed_ns() / 1e9)
+        self.trimmed += call.script == "queue_trim"
+        return [f"q{number}" for number in range(self.QUEUES)] if call.script == "set_read" else []
+
+
+def test_sessions_are_beaten_between_the_calls_of_any_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retention asked fifty times in a row: with answers of 0.3 s every live worker was taken for a lost machine's."""
+    stage = Stage(monkeypatch, end_at=60, by=signal.SIGTERM)
+    stage.redis = redis = LaggingRedis(stage.clock, end_at=60, by=signal.SIGTERM)
+    stage.board.rows[3].state, stage.board.rows[3].ended_generation = SlotState.RUNNING, 0
+
+    stage.end(queues=QueueSettings(history_age_s=86_400.0))
+
+    pauses_s = [after - before for before, after in pairwise(redis.beaten_s)]
+    assert redis.trimmed >= redis.QUEUES
+    assert max(pauses_s) < QueueSettings().beat_period_s + 2 * ANSWER_S
