@@ -106,8 +106,8 @@ class PoolBook:
         return self._change_one(live, pools.quiet, now_ns)
 
     def resume(self, live: LiveSlot, now_ns: int) -> str:
-        """Start a quiet slot again; return why not, or an empty string."""
-        return self._change_one(live, pools.resume, now_ns)
+        """Start a quiet slot again, or a free one if its process still leaves; return why not, or an empty string."""
+        return self._change_one(live, lambda pool, row: pools.resume(pool, row, self._facts(pool.name)), now_ns)
 
     def _change_one(self, live: LiveSlot, change: Callable[[Pool, int], PoolChange], now_ns: int = 0) -> str:
         name = live.spec.pool
@@ -124,7 +124,7 @@ class PoolBook:
     def resume_all(self, now_ns: int) -> None:
         """Start every worker that was made quiet."""
         for name, pool in self._pools.items():
-            self._change(name, pools.resume_all(pool), now_ns)
+            self._change(name, pools.resume_all(pool, self._facts(name)), now_ns)
         self._tree.log("workers_resumed")
 
     def restart(self, slot_name: str, now_ns: int) -> str:

@@ -129,6 +129,13 @@ class PoolChange:
         if after[1] is not None:
             self.orders.append((row, after[1]))
 
+    def start_again(self, row: int, facts: Sequence[Fact]) -> None:
+        """Start a quiet row; while its process still leaves, which takes as long as its runs, a free one instead."""
+        free = self.pool.rows(RowState.EMPTY) if facts[row].state.has_process else []
+        self.move(row, Move.RETIRE if free else Move.RESUME)
+        for spare in free[:1]:
+            self.move(spare, Move.FILL)
+
     def end_pair(self, pair: Pair, news: News) -> None:
         """End one replacement, by what is reported of it."""
         self.pool = replace(self.pool, pairs=tuple(other for other in self.pool.pairs if other != pair))
@@ -213,12 +220,12 @@ def quiet(pool: Pool, row: int) -> PoolChange:
     return change
 
 
-def resume(pool: Pool, row: int) -> PoolChange:
-    """Start the quiet processes again."""
+def resume(pool: Pool, row: int, facts: Sequence[Fact]) -> PoolChange:
+    """Start a quiet process again."""
     if unfit := _unfit(pool, row, wanted=RowState.QUIET, already=RowState.MEMBER):
         return unfit
     change = PoolChange(pool)
-    change.move(row, Move.RESUME)
+    change.start_again(row, facts)
     return change
 
 
@@ -239,11 +246,11 @@ def quiet_all(pool: Pool) -> PoolChange:
     return change
 
 
-def resume_all(pool: Pool) -> PoolChange:
+def resume_all(pool: Pool, facts: Sequence[Fact]) -> PoolChange:
     """Start everything that was made quiet, by one or by all."""
     change = PoolChange(replace(pool, is_quiet=False))
     for row in pool.rows(RowState.QUIET):
-        change.move(row, Move.RESUME)
+        change.start_again(row, facts)
     return change
 
 

@@ -12,7 +12,7 @@ from supervisor.core.supervision.pool import Fact, News, PoolChange, PoolReplace
 from supervisor.core.supervision.pool_rows import MOVES, ImpossibleMoveError, Move, Order, RowState
 from supervisor.core.supervision.states import SlotState
 from tests.kit.tables import table
-from tests.unit.core.pool_world import UP, SimulatedPool
+from tests.unit.core.pool_world import EMPTY, UP, SimulatedPool
 
 
 @table(("place", "move"), list(product(RowState, Move)))
@@ -258,53 +258,6 @@ def test_scaling_down_the_one_that_is_being_replaced_ends_its_replacement() -> N
     assert world.pool.pairs == ()
 
 
-def test_what_is_quiet_has_no_process_and_keeps_its_place() -> None:
-    """The pool starts nobody else for it, however often it looks."""
-    world = SimulatedPool.of(2)
-    world.take(pools.quiet(world.pool, 0))
-    world.run()
-    assert world.up == [1]
-    world.take(pools.resume(world.pool, 0))
-    world.run()
-    assert world.up == [0, 1]
-
-
-def test_a_quiet_pool_stays_quiet_while_it_grows() -> None:
-    """More processes, asked for while nobody may work, wait with the others."""
-    world = SimulatedPool.of(2)
-    world.take(pools.quiet_all(world.pool))
-    world.take(pools.set_processes(world.pool, 4))
-    world.run()
-    assert world.up == []
-    world.take(pools.resume_all(world.pool))
-    world.run()
-    assert world.up == [0, 1, 2, 3]
-
-
-def test_making_quiet_ends_a_replacement() -> None:
-    """The successor would take a place in which nobody is wanted."""
-    world = SimulatedPool.of(1)
-    world.take(pools.replace_row(world.pool, 0, 1))
-    world.settle()
-    world.run_once()
-    world.take(pools.quiet_all(world.pool))
-    world.run()
-    assert world.up == []
-    assert world.pool.pairs == ()
-
-
-def test_making_one_quiet_that_is_being_replaced_ends_its_replacement() -> None:
-    """The successor has nobody to follow, and the wish of a person stands."""
-    world = SimulatedPool.of(2)
-    world.take(pools.replace_row(world.pool, 0, 1))
-    world.settle()
-    world.run_once()
-    world.take(pools.quiet(world.pool, 0))
-    world.run()
-    assert world.up == [1]
-    assert world.pool.places[0] is RowState.QUIET
-
-
 def test_what_is_made_quiet_or_dies_while_it_waits_to_be_replaced_is_not_replaced() -> None:
     """It has no process any more, or a fresh one."""
     world = SimulatedPool.of(4)
@@ -323,7 +276,7 @@ def test_what_is_made_quiet_or_dies_while_it_waits_to_be_replaced_is_not_replace
 def test_rows_that_are_nobodys_or_on_the_move_cannot_be_asked_for(place: RowState) -> None:
     """The reason is told; nothing changes."""
     pool = replace(pools.make("io", processes=1, capacity=4), places=(place,) * 4)
-    for outcome in (pools.replace_row(pool, 0, 0), pools.quiet(pool, 0), pools.resume(pool, 0)):
+    for outcome in (pools.replace_row(pool, 0, 0), pools.quiet(pool, 0), pools.resume(pool, 0, [EMPTY] * 4)):
         assert place.value in outcome.refusal
         assert outcome.pool is pool
 

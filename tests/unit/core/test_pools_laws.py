@@ -37,11 +37,11 @@ def _ask(world: SimulatedPool, what: str, number: int) -> None:
         case "quiet":
             world.take(pools.quiet(pool, row))
         case "resume":
-            world.take(pools.resume(pool, row))
+            world.take(pools.resume(pool, row, world.facts))
         case "quiet all":
             world.take(pools.quiet_all(pool))
         case "resume all":
-            world.take(pools.resume_all(pool))
+            world.take(pools.resume_all(pool, world.facts))
 
 
 def _happen(world: SimulatedPool, what: str, number: int) -> None:

@@ -207,6 +207,21 @@ def test_the_agent_makes_one_worker_quiet_and_starts_it_again() -> None:
     assert starts(world) == ["worker-io-0", "worker-io-1", "worker-io-1"]
 
 
+@pytest.mark.parametrize("slot", [EVERY_SLOT, "worker-io-0"])
+def test_what_is_resumed_while_it_still_drains_has_a_free_row_at_once(slot: int | str) -> None:
+    """It came back once its last run had ended: after an hour, or never."""
+    world = world_of(lambda name, _: replace(GOOD, term_s=600.0) if name == "worker-io-0" else GOOD)
+    world.kernel.deadline_words["worker-io-0"] = START_NS + 700 * SECOND_NS
+    seen: list[list[str]] = []
+    for at_s, verb in ((2, Verb.QUIET), (4, Verb.RESUME)):
+        world.ask(at_s, "agent", verb, slot, 1)
+    for at_s in (3.5, 6, 650):
+        world.when(at_s, lambda: seen.append(world.running()[3:]))
+    assert run_until(world, 660) == 0
+    assert seen == [[], ["worker-io-1"], ["worker-io-1"]]
+    assert [number for _, number in world.kernel.of("worker-io-0")[0].got] == [Signals.SIGTERM]
+
+
 def test_the_agent_speaks_for_all_workers_at_once() -> None:
     """One request in place of one for each."""
     world = world_of(io=2, cpu=1)
