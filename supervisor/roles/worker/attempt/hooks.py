@@ -73,7 +73,7 @@ class HookFailedError(Exception):
 
 @dataclass(slots=True)
 class BoundHook:
-    """A hook as it is asked in this process. Built when it is first needed, once."""
+    """A hook of one profile as it is asked in this process. Built when it is first needed, once."""
 
     hook: Hook
     config: Mapping[str, Any]
@@ -143,6 +143,7 @@ class Pipeline:
         self._kind = kind
         self._clock = clock
         self._known: HookRegistry | None = None
+        self._made: dict[str, Hooks | None] = {}  # by profile: a hook is built once, however many jobs it is for
         self._threads: ThreadPoolExecutor | None = None
         self._dispatchers: ThreadPoolExecutor | None = None  # of their own: a dispatcher may take as long as a job
         self.late: dict[Future[Any], int] = {}  # calls that did not return in time, and since when they are late
@@ -156,33 +157,33 @@ class Pipeline:
         Raises:
             UnknownProfileError: the configuration of this process has no such profile.
         """
-        section = self._settings.profiles.get(profile or DEFAULT_PROFILE)
+        name = profile or DEFAULT_PROFILE
+        if name in self._made:
+            return self._made[name]
+        section = self._settings.profiles.get(name)
         if section is None:
             if profile:
                 raise UnknownProfileError(f"profile {profile!r} is not in this worker's configuration; add it")
             return None
         hooks = section.hooks
         try:
-            found = [self._ask(hooks, name) for name in enabled_names(hooks)]
+            found = [self._ask(hooks, each) for each in enabled_names(hooks)]
         except (TenureError, UnusableHookError) as error:  # where the configuration was checked, it could be used
-            raise UnknownProfileError(f"profile {profile or DEFAULT_PROFILE!r} cannot be used here: {error}") from error
+            raise UnknownProfileError(f"profile {name!r} cannot be used here: {error}") from error
         found = [asked for asked in found if asked.points and not asked.hook.is_check]
-        if not found:
-            return None
         at = {point: tuple(asked for asked in found if point in asked.points) for point in Point}
-        return Hooks(at, hooks.defer_max_s)
+        made = self._made[name] = Hooks(at, hooks.defer_max_s) if found else None
+        return made
 
     def _ask(self, hooks: HooksSettings, name: str) -> BoundHook:
-        if self._known is None:
-            self._known = known_hooks(self._settings)
+        self._known = self._known or known_hooks(self._settings)
         hook = find_hook(name, self._known)
         webhook = self._settings.webhooks.get(name)
         timeout_s, is_ignorable = hooks.timeout_s, False
         if webhook is not None:
             from supervisor.roles.worker.attempt.webhooks import Webhook, patience_s  # noqa: PLC0415 - aiohttp, if it is used
 
-            is_kept = self._kind is Kind.ASYNC
-            asked_over_http = Webhook(name, webhook, is_kept=is_kept, wall_ms=self._clock.wall_ms)
+            asked_over_http = Webhook(name, webhook, is_kept=self._kind is Kind.ASYNC, wall_ms=self._clock.wall_ms)
             self._webhooks.append(asked_over_http)
             hook = Hook(name, hook.origin, hook.points, make=lambda _: asked_over_http, has_coroutines=True)
             timeout_s, is_ignorable = patience_s(webhook), webhook.ignorable

@@ -124,13 +124,12 @@ def test_a_hook_that_hangs_as_it_is_built_is_given_up_and_built_anew(held: threa
     """Its constructor had no time limit, in the loop of all other runs or in the main thread of the plain ones."""
     clock, thanging = FakeClock(), sys.modules["thanging"]
     pipeline = Pipeline(Settings.model_validate({"profiles": BUILT}, strict=False), clock, kind)
-    asked = only(pipeline, "r")
     for run_id in ("builds", "waits for it"):
         with pytest.raises(HookFailedError, match="did not answer"):
-            call(pipeline, kind, asked, run_id)
+            call(pipeline, kind, only(pipeline, "r"), run_id)
     wait_until(lambda: len(pipeline.late) == 1, what="the one that waits to give up")
     with pytest.raises(HookFailedError, match="did not answer"):
-        call(pipeline, kind, asked, "builds anew")
+        call(pipeline, kind, only(pipeline, "r"), "builds anew")
     assert len(pipeline.late) == 2
 
     clock.now_ns += HUNG_NS
@@ -140,13 +139,23 @@ def test_a_hook_that_hangs_as_it_is_built_is_given_up_and_built_anew(held: threa
 
     def answers() -> bool:  # in 20 ms, which a busy machine may stand still for
         with suppress(HookFailedError):
-            call(pipeline, kind, asked, "later")
+            call(pipeline, kind, only(pipeline, "r"), "later")
             return True
         return False
 
     wait_until(answers, what="its answer")
     assert set(thanging.asked) == {"later"}
     assert thanging.built == [True, True]
+
+
+def test_all_jobs_of_a_profile_share_its_hooks(held: threading.Event) -> None:
+    """Each job had hooks of its own: fifty jobs opened fifty pools of connections in every process."""
+    held.set()
+    pipeline = Pipeline(Settings.model_validate({"profiles": BUILT}, strict=False), FakeClock(), Kind.SYNC)
+    for run_id in ("of one job", "of another"):
+        call(pipeline, Kind.SYNC, only(pipeline, "s"), run_id)
+    assert sys.modules["thanging"].built == [True]
+    assert pipeline.of("s") is not pipeline.of("r"), "whose timeout, and maybe whose arguments, are others"
 
 
 async def test_calls_at_once_build_a_hook_once(held: threading.Event) -> None:
