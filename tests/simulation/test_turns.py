@@ -32,7 +32,7 @@ def simulate(plan: Plan, *, runs: int = RUNS, workers: int = 1, concurrency: int
 
 @pytest.fixture(autouse=True)
 def _quiet(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr("supervisor.roles.worker.process.heartbeat.os.kill", lambda *_: None)
+    monkeypatch.setattr("os.kill", lambda *_: None)
     with capture_logs():
         yield
 

@@ -5,6 +5,7 @@ An attempt is a generator of calls; its drivers make them, in a plain thread or 
 Guarantees
     The end of a call is a value: what it returned, or the exception that it raised. So nothing that ends a call, not
     a soft timeout, a cancellation or ``StopIteration`` either, ends the generator before its last step.
+    A process that a call forked, and that came back out of it, ends there: it makes no call, and undoes nothing.
     In a plain thread signals raise exceptions only in code that ``enter`` called (pools/signals.py).
 
 Does not guarantee
@@ -15,6 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar
+
+from supervisor.roles.worker.process.forks import Original
 
 T = TypeVar("T")
 Ended = tuple[Any, BaseException | None]  # value and error of a call; the error decides
@@ -28,11 +31,12 @@ def enter(call: Callable[[], T]) -> T:
 
 def drive(attempt: Callable[..., Calls], /, *args: Any, **arguments: Any) -> Any:
     """Drive ``attempt(*args, arguments)`` to its end; return its value, or raise its error."""
-    calls = attempt(*args, arguments)
+    calls, original = attempt(*args, arguments), Original()
     ended: Any = None
     try:
         while True:
             ended = _end_of(calls.send(ended))
+            original.must_be()
     except StopIteration as done:
         ended = [done.value]
     return _result(ended, frames=2)
@@ -40,11 +44,12 @@ def drive(attempt: Callable[..., Calls], /, *args: Any, **arguments: Any) -> Any
 
 async def drive_async(attempt: Callable[..., Calls], /, *args: Any, **arguments: Any) -> Any:
     """Drive ``attempt(*args, arguments)``, whose calls return awaitables."""
-    calls = attempt(*args, arguments)
+    calls, original = attempt(*args, arguments), Original()
     ended: Any = None
     try:
         while True:
             ended = await _end_of_awaited(calls.send(ended))
+            original.must_be()
     except StopIteration as done:
         ended = [done.value]
     return _result(ended, frames=1)

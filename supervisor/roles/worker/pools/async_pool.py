@@ -26,7 +26,8 @@ from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.supervision.states import Phase
 from supervisor.roles.worker.polling.bells import Bells
 from supervisor.roles.worker.pools.async_runs import AsyncRuns
-from supervisor.roles.worker.process.heartbeat import STORE_ERRORS, Original
+from supervisor.roles.worker.process.forks import Original
+from supervisor.roles.worker.process.heartbeat import STORE_ERRORS
 from supervisor.roles.worker.process.loop_monitor import LoopWatch
 from supervisor.roles.worker.process.loop_signals import LoopSignals
 from supervisor.roles.worker.runtime import WorkerRuntime
@@ -212,7 +213,7 @@ class AsyncPool:
         return self._bells.room(self._runs.free)
 
     async def _turn(self) -> None:
-        self._original.must_be("")
+        self._original.must_be()
         want = self._want()
         is_idle = want > 0 and self._runs.is_empty
         for_suspect = is_idle and self._suspects.may_ask
@@ -318,7 +319,7 @@ class AsyncPool:
     # Beats ---------------------------------------------------------------------------------------
 
     def _beat(self) -> None:
-        self._original.must_be("")
+        self._original.must_be()
         now_s = self._loop.time()
         lag_s = max(0.0, now_s - self._beat_due_s)
         self._presence.beat(round(lag_s * 1e6))

@@ -27,7 +27,7 @@ from supervisor.core.units import NEVER_NS, SECOND_NS
 from supervisor.roles.worker.attempt.context import SoftTimeout
 from supervisor.roles.worker.attempt.executor import Execution
 from supervisor.roles.worker.attempt.failure import is_under_way
-from supervisor.roles.worker.process.heartbeat import Original
+from supervisor.roles.worker.process.forks import Original
 from supervisor.roles.worker.run_reporting import log_as
 from supervisor.roles.worker.runtime import WorkerRuntime
 from supervisor.store.wire.poll import Ack, FetchedRun

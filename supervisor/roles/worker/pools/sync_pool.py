@@ -33,7 +33,8 @@ from supervisor.roles.worker.attempt.context import Interrupted
 from supervisor.roles.worker.attempt.executor import Execution
 from supervisor.roles.worker.polling.poll import FAST_S, Pace
 from supervisor.roles.worker.pools.signals import Demand, Interrupts, Relief
-from supervisor.roles.worker.process.heartbeat import STORE_ERRORS, Original
+from supervisor.roles.worker.process.forks import Original
+from supervisor.roles.worker.process.heartbeat import STORE_ERRORS
 from supervisor.roles.worker.run_reporting import log_as
 from supervisor.roles.worker.runtime import WorkerRuntime
 from supervisor.store.client.sync_client import Store

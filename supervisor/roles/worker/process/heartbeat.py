@@ -1,6 +1,6 @@
 """Heartbeat of one worker process: on the scoreboard its beat, its runs and their deadlines.
 
-Besides: its outages, its copies, and the limits at which it asks to be replaced.
+Besides: its outages, and the limits at which it asks to be replaced.
 
 The order of the stores is the point, because the process can be killed between any two:
 STARTED is stored before user code runs, so blame is never missed; a fresh beat is stored before
@@ -9,7 +9,6 @@ the deadline that excused its absence goes, so that the parent sees no hang that
 
 from __future__ import annotations
 
-import os
 import signal
 from bisect import bisect_left, insort
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from collections.abc import Callable
 import structlog
 
 from supervisor.clock import Clock
-from supervisor.core.errors import EXIT_FAILED, EXIT_OK, StoreRefusedError, StoreUnavailableError
+from supervisor.core.errors import EXIT_OK, StoreRefusedError, StoreUnavailableError
 from supervisor.core.model import RunKey
 from supervisor.core.supervision.scoreboard import InflightTable, Row, execution_hash
 from supervisor.core.supervision.slot import Cause
@@ -250,23 +249,6 @@ class Outage:
             seconds = round((self._clock.elapsed_ns() - self._since_ns) / SECOND_NS, 3)
             log.info("redis_back", after_s=seconds, failures=self._failures)
         self._failures = 0
-
-
-class Original:
-    """The process that the worker was started as.
-
-    One that a job forked off, and that came back out of the job, has the worker's connection, session and runs: it
-    ends at the first step outside the job. A process that a job forks for itself never comes here.
-    """
-
-    def __init__(self) -> None:
-        self._pid = os.getpid()
-
-    def must_be(self, job: str) -> None:
-        """Return in the worker itself; end any copy of it that ``job`` made, where it is known which did."""
-        if os.getpid() != self._pid:
-            log.error("job_forked_worker", job=job, consequence="the copy ends here")
-            os._exit(EXIT_FAILED)
 
 
 LOOK_NS = 5_000_000_000

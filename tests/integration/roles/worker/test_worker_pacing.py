@@ -7,6 +7,7 @@ import os
 import signal
 from contextvars import ContextVar
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -300,6 +301,32 @@ def test_a_copy_of_an_async_worker_ends_where_its_job_does(shop: WorkerKit) -> N
 
     assert sorted(found.history) == sorted((run_id, "ok", 1) for run_id in ids)
     assert found.results == dict.fromkeys(ids, 1)
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_a_copy_that_fails_undoes_nothing_of_the_run(
+    shop: WorkerKit, sync_shop: WorkerKit, tmp_path: Path, kind: Kind
+) -> None:
+    """It called ``on_failure`` and ``unreserve`` for a run that went on, and ended ok."""
+    undone = tmp_path / "undone"
+
+    def plain(context: Context) -> int:
+        context.on_failure(undone.touch)
+        if (pid := os.fork()) == 0:
+            raise ValueError("in the copy")
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+    async def coroutine(context: Context) -> int:
+        return plain(context)
+
+    job("forks")(plain if kind is Kind.SYNC else coroutine)
+    run_id = (sync_shop if kind is Kind.SYNC else shop).enqueue("forks")
+    found = (
+        fork(sync_shop, ended=1).report() if kind is Kind.SYNC else in_async_worker(shop, lambda _logs: None, runs=1)
+    )
+
+    assert (found.history, found.results) == ([(run_id, "ok", 1)], {run_id: 1})
+    assert not undone.exists()
 
 
 def test_a_job_that_prints_what_is_no_text_harms_nobody(sync_shop: WorkerKit) -> None:
