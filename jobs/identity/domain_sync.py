@@ -58,6 +58,7 @@ def domain_sync(
     ca_file: str | None = None,
     allow_empty: bool = False,
     max_disabled: str | int = MAX_DISABLED,
+    ignore: list[str] | None = None,
 ) -> SyncResult:
     """Read ``source`` and make the table agree with it.
 
@@ -71,6 +72,7 @@ def domain_sync(
         allow_empty: whether a source that lists nothing is believed; ``max_disabled`` does not apply to it.
         max_disabled: how many domains one sync may disable: a count, or a share of the source's enabled domains
             in percent, rounded up.
+        ignore: fields beside the domains that say nothing of pages though they are called so, ``meta.total_users``.
 
     Raises:
         SourceRefusedError: the source cannot be read or believed.
@@ -82,7 +84,7 @@ def domain_sync(
     if len(owner) > SOURCE_CHARS:
         raise SourceRefusedError(f"source_name must have at most {SOURCE_CHARS} characters, it has {len(owner)}")
     token = resolve("source_token", source_token) if source_token is not None else None
-    upstream = load(source, token=token, ca_file=ca_file, allow_empty=allow_empty)
+    upstream = load(source, token=token, ca_file=ca_file, allow_empty=allow_empty, ignore=ignore or ())
     with open_database(database) as engine, alone(engine) as connection:
         result = sync(connection, owner, upstream, now_ms=ctx.clock.wall_ms(), bound=bound)
     if result["disabled"]:

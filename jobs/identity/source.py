@@ -13,7 +13,7 @@ import os
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -61,8 +61,12 @@ class _Answer:
     url: str | None  # None: a file
 
 
-def load(source: str, *, token: str | None, ca_file: str | None, allow_empty: bool) -> list[UpstreamDomain]:
+def load(
+    source: str, *, token: str | None, ca_file: str | None, allow_empty: bool, ignore: Collection[str] = ()
+) -> list[UpstreamDomain]:
     """Return the domains that ``source``, an http(s) URL or the path of a file, lists on all of its pages.
+
+    Fields whose paths are in ``ignore`` say nothing of pages.
 
     Raises:
         SourceRefusedError: names the fault.
@@ -79,7 +83,7 @@ def load(source: str, *, token: str | None, ca_file: str | None, allow_empty: bo
         def read(address: str) -> _Answer:
             return _Answer(_read(Path(address)), {}, None)
 
-    domains = _all_pages(source, label, read)
+    domains = _all_pages(source, label, read, ignore)
     _refuse_problems(domains, label)
     if not domains and not allow_empty:
         raise SourceRefusedError(
@@ -88,7 +92,9 @@ def load(source: str, *, token: str | None, ca_file: str | None, allow_empty: bo
     return domains
 
 
-def _all_pages(source: str, label: str, read: Callable[[str], _Answer]) -> list[UpstreamDomain]:
+def _all_pages(
+    source: str, label: str, read: Callable[[str], _Answer], ignore: Collection[str]
+) -> list[UpstreamDomain]:
     domains: list[UpstreamDomain] = []
     size = 0
     address: str | None = source
@@ -105,7 +111,8 @@ def _all_pages(source: str, label: str, read: Callable[[str], _Answer]) -> list[
             raise SourceRefusedError(f"source {label} is larger than {SOURCE_BYTES_MAX} bytes; split it")
         listed, rest = _page(answer.data, label)
         domains += listed
-        address = _next(answer, paging_of(rest, answer.headers), label, listed=len(domains), read=len(asked))
+        paging = paging_of(rest, answer.headers, ignore)
+        address = _next(answer, paging, label, listed=len(domains), read=len(asked))
     return domains
 
 
@@ -120,13 +127,14 @@ def _next(answer: _Answer, paging: Paging, label: str, *, listed: int, read: int
     if paging.next is not None:
         why = "it names a next page, and a file has none"
     elif paging.items > listed:
-        why = f"it says that there are {paging.items} and lists {listed}"
+        why = f"it says that there are {paging.items} and lists {listed} ({paging.items_at})"
     elif paging.pages > read:
-        why = f"it says that there are {paging.pages} pages, and {read} was read"
+        why = f"it says that there are {paging.pages} pages, and {read} was read ({paging.pages_at})"
     if why is not None:
         raise SourceRefusedError(
             f"source {label} is not the whole list: {why}. Only the address of a next page is followed (next, or a "
-            f"Link header); let the source list all domains at once, or name the next page"
+            f"Link header); let the source list all domains at once, or name the next page; a field that says nothing "
+            f"of pages is named in ignore"
         )
     return None
 

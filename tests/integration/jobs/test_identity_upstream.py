@@ -186,6 +186,7 @@ def test_a_list_in_pages_is_read_to_its_end(
         ({"1": page("a", total_count="500")}, "there are 500 and lists 1"),
         ({"1": page("a", headers={"X-Total-Count": "500", "x-total-count": "500"})}, "there are 500 and lists 1"),
         ({"1": page("a", total_pages=5)}, "there are 5 pages, and 1 was read"),
+        ({"1": page("a", result_info={"total_count": 500})}, r"lists 1 \(result_info.total_count\).*named in ignore"),
         ({"1": page("a", next="?page=1")}, "has no last page: 1 were read"),
         ({"1": page("a", next="http://127.0.0.1:1/")}, "at another server"),
         ({"1": page("a", next="?page=2"), "2": page("a")}, "id 'a' is listed twice"),
@@ -205,6 +206,17 @@ def test_a_list_that_is_not_whole_is_refused(
     with pytest.raises(SourceRefusedError, match=message):
         domain_sync(ctx, database=f"sqlite:///{tmp_path}/no/identity.db", source=url)
     assert not (tmp_path / "no").exists()
+
+
+def test_a_field_that_says_nothing_of_pages_is_named(ctx: Context, tmp_path: Path, upstream: Any) -> None:
+    """Its name is like that of one that does; that is all a name tells."""
+    server, url = upstream()
+    server.document = page("a", stats={"total_users": 500})[0]
+    database = f"sqlite:///{tmp_path}/identity.db"
+
+    with pytest.raises(SourceRefusedError, match=r"there are 500 and lists 1 \(stats.total_users\)"):
+        domain_sync(ctx, database=database, source=url)
+    assert domain_sync(ctx, database=database, source=url, ignore=["stats.total_users"])["created"] == 1
 
 
 def test_a_file_has_no_next_page(ctx: Context, tmp_path: Path) -> None:
