@@ -17,6 +17,7 @@ from supervisor.settings.base import Path
 from supervisor.settings.schema import Shape, ShapeKind
 
 DEFAULT_ORIGIN = "default"
+_MAPPINGS = frozenset({ShapeKind.SECTION, ShapeKind.TABLE, ShapeKind.FREE})
 _BARE_KEY = re.compile(r"[A-Za-z0-9_/:-]+\Z")
 _STEP = re.compile(r'(?:\A|\.)(?P<bare>[^.\[\]"=]+)|\["(?P<quoted>[^"]+)"\]')
 
@@ -28,6 +29,7 @@ class Node:
     value: Any
     origin: str
     source: str | None = None  # the text before ${…} was resolved in it; then value is a secret
+    is_blank: bool = False  # nothing is written there, null neither; then value is None
 
     def plain(self) -> Any:
         """Return the value without origins."""
@@ -129,10 +131,11 @@ def merge(base: Node | None, over: Node, shape: Shape) -> Node | None:
 
     Mappings merge deeply, tables per id; lists and scalars replace. null goes back to the
     default, and an empty table or free mapping empties it: a replica uses it for
-    ``workers: {}``.
+    ``workers: {}``. A mapping with nothing after its key says nothing: its last line was
+    commented out, which is no order to forget the entries of other files.
     """
     if over.value is None:
-        return None
+        return base if over.is_blank and shape.kind in _MAPPINGS else None
     if not isinstance(over.value, dict) or (shape.kind is not ShapeKind.SECTION and not over.value):
         return over
     merged = dict(base.value) if base is not None and isinstance(base.value, dict) else {}
@@ -143,6 +146,8 @@ def merge(base: Node | None, over: Node, shape: Shape) -> Node | None:
             merged.pop(key, None)
         else:
             merged[key] = kept
+    if base is None and shape.kind is ShapeKind.TABLE and all(each.is_blank for each in over.value.values()):
+        return None  # it is no empty table either
     return Node(merged, over.origin)
 
 

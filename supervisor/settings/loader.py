@@ -3,7 +3,8 @@
 Layers, each over the one before: defaults, the file of an image (``TENURE_DEFAULTS``), the
 files in their order, the ``conf.d`` directories beside them by file name,
 ``TENURE_SECTION__KEY`` variables, flags given explicitly. Mappings merge deeply, pools and
-schedules per id, lists and scalars replace, and null goes back to the default.
+schedules per id, lists and scalars replace, and null goes back to the default. A mapping with
+nothing after its key says nothing.
 
 Guarantees
     Either settings in which every rule of the models and of rules/cross_rules.py holds, or a
@@ -223,7 +224,7 @@ def _read_defaults(environ: Mapping[str, str], shape: Shape, problems: list[Prob
             return nothing, ()
     parsed = read_file(file, is_named=False)
     problems += parsed.problems
-    return conform(parsed.root or nothing, shape, problems), (file,)
+    return merge(nothing, conform(parsed.root or nothing, shape, problems), shape) or nothing, (file,)
 
 
 def _drop_ins(directory: Path, beside: Path, problems: list[Problem]) -> list[Path]:

@@ -208,7 +208,8 @@ def _node(override: Override, shape: Shape, problems: list[Problem]) -> Node | N
     # The name of the setting tells the parser whether it may quote the value in a problem.
     parsed = parse_text(override.value, lambda _line: override.origin, override.path)
     problems += parsed.problems
-    return None if parsed.problems else parsed.root or Node(None, override.origin)
+    is_blank = all(line.lstrip()[:1] in {"", "#"} for line in override.value.splitlines())
+    return None if parsed.problems else parsed.root or Node(None, override.origin, is_blank=is_blank)
 
 
 def _exists(path: tuple[str, ...], shape: Shape) -> bool:

@@ -153,7 +153,8 @@ Every setting of Tenure with its default. This file is `tenure config default`.
 Copy what you change into a file of your own; the rest keeps its default. Layers, each over the one before:
 defaults, the file that an image names by TENURE_DEFAULTS, the files given with --config in their order, conf.d/*.yaml
 beside them by name, variables (TENURE_REDIS__URL for redis.url), flags (--set redis.url=...). Sections, pools and
-schedules merge key by key, lists and scalars replace, null goes back to the default.
+schedules merge key by key, lists and scalars replace, null goes back to the default; a section, pool or schedule with
+nothing after its colon says nothing.
 
 Durations: 250ms, 15s, 5m, 2h, 7d, 1w, sums such as 1h30m, PT5M. Keys that start with x- are yours, e.g. for anchors.
 Secrets: ${file:/run/secrets/redis} and ${env:REDIS_PASSWORD} work in every value and are never printed; $${ is a

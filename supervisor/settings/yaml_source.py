@@ -240,7 +240,7 @@ class _Builder:
         if isinstance(value, Trap):
             self._complain(event, path, f"{self._echo(event.value, path)} {value.reason}", value.remedy)
             return Node(None, origin)
-        return Node(value, origin)
+        return Node(value, origin, is_blank=not event.value)
 
     def _list(self, event: Any, path: tuple[str | int, ...]) -> Node:
         items: list[Node] = []
@@ -264,7 +264,7 @@ class _Builder:
                 first = entries[key].origin
                 self._complain(key_event, (*path, key), f"is written twice, first at {first}", "keep one of them")
             else:
-                entries[key] = Node(node.value, self._at(key_event))
+                entries[key] = Node(node.value, self._at(key_event), is_blank=node.is_blank)
         return Node({**inherited, **entries}, self._at(event))
 
     def _key(self, event: Any, path: tuple[str | int, ...]) -> str:

@@ -245,6 +245,8 @@ class Layers:
         merged = dict(base.value)
         for key, child in over.value.items():
             before = merged.get(key)
+            if child.is_blank and before is not None and isinstance(before.value, dict):
+                continue  # as in native files: it says nothing
             if before is None or before.value is None or child.value is None:
                 merged[key] = child
                 is_lost = before is not None and before.value is not None

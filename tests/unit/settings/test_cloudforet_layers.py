@@ -29,6 +29,21 @@ def test_x12_flags_and_variables_win_over_files(cloudforet: CloudforetDesk) -> N
     assert over.settings.web.port == 9002
 
 
+def test_a_mapping_with_nothing_in_it_says_nothing(cloudforet: CloudforetDesk) -> None:
+    """In a later file of the service, in one that it imports, and in a native one beside it."""
+    cloudforet.write("imported.yaml", "QUEUES:\n  q:\nSCHEDULERS:\n")
+    first = f"{QUEUES}IMPORT: [imported.yaml]\nSCHEDULERS: {{s: {{backend: pkg.mod.S, queue: q, interval: 60}}}}\n"
+    files = [
+        cloudforet.write("application.yaml", first),
+        cloudforet.write("later.yaml", "QUEUES:\nSCHEDULERS:\n  s:\n"),
+        cloudforet.write("native.yaml", "redis:\n  # url: x\nschedules:\n  s:\n"),
+    ]
+    alone, settings = cloudforet.loads(first.replace("IMPORT", "x-i")).settings, cloudforet.load(*files).settings
+
+    assert set(settings.schedules) == set(alone.schedules) == {"s"}
+    assert settings.redis == alone.redis
+
+
 def test_x12_unknown_keys_are_kept_and_listed_once(cloudforet: CloudforetDesk) -> None:
     """The original dropped what it did not know, in silence; the service's code may want it."""
     loaded = cloudforet.loads(f"{QUEUES}{SCHEDULER}CONNECTORS: {{A: {{}}}}\nDATABASES: {{}}\nODD: 1\n")

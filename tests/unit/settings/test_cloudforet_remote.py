@@ -118,7 +118,7 @@ def test_what_comes_over_the_network_chooses_no_redis(
     [
         (["QUEUES: {q: {host: null, port: null}}\n"], f"QUEUES.q.host: {NO_REDIS}"),
         (["QUEUES: {q: null}\n", NO_HOST], f"QUEUES.q: {NO_REDIS}"),
-        (["QUEUES:\n", NO_HOST], f"QUEUES: {NO_REDIS}"),
+        (["QUEUES: null\n", NO_HOST], f"QUEUES: {NO_REDIS}"),
         (["application_worker: {QUEUES: null}\n", NO_HOST], f"QUEUES: {NO_REDIS}"),
     ],
 )

@@ -110,7 +110,7 @@ def test_lists_replace_and_do_not_add_up(desk: Any) -> None:
     assert settings.workers["w"].queues == ("z",)
 
 
-@pytest.mark.parametrize("null", ["null", "~", ""])
+@pytest.mark.parametrize("null", ["null", "~"])
 def test_null_goes_back_to_the_default(null: str, desk: Any) -> None:
     """One key, one schedule, one pool, or a whole section."""
     desk.add(
