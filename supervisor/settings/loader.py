@@ -195,8 +195,9 @@ def discover(files: Sequence[Path], problems: list[Problem]) -> tuple[Path, ...]
     drop_ins: dict[Path, Path] = {}  # each with what was named
     for file in files:
         if is_directory(file):
+            told = len(problems)
             inside = _yaml_files(file, problems)
-            if not inside:
+            if not inside and len(problems) == told:
                 problems.append(Problem(str(file), "", "holds no *.yaml file", "name a file, or put one there"))
             found += inside
             drop_ins[file / _CONF_D] = file
@@ -239,7 +240,10 @@ def _drop_ins(directory: Path, beside: Path, problems: list[Problem]) -> list[Pa
 def _yaml_files(directory: Path, problems: list[Problem]) -> list[Path]:
     try:
         entries = [entry for entry in directory.iterdir() if entry.suffix in _SUFFIXES]
-    except OSError:  # there is none, which is the usual case; an unreadable one is found when it is read
+    except OSError as error:
+        is_absent = isinstance(error, FileNotFoundError | NotADirectoryError) and not directory.is_symlink()
+        if not is_absent:  # nothing of it is read, so that nobody else would tell
+            problems.append(Problem(str(directory), "", f"cannot be read: {error.strerror}", "check path and rights"))
         return []
     # Hidden files are locks and backups of editors, and the versions behind a mounted ConfigMap.
     found = []

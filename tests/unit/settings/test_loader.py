@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -197,6 +198,34 @@ def test_conf_d_lies_over_all_files_and_is_read_once(desk: Any) -> None:
     assert [file.name for file in loaded.files] == ["a.yaml", "b.yaml", "1.yaml", "2.yaml"]
     assert (loaded.settings.cluster, loaded.settings.replica) == ("two", "r1")
     assert loaded.origins["cluster"].endswith("conf.d/2.yaml:1")
+
+
+@pytest.mark.parametrize(
+    ("place", "leads_to"),
+    [(place, link) for place in ("conf.d", "more/conf.d") for link in ("conf.d", "absent", None)] + [("more", None)],
+)
+def test_a_directory_that_cannot_be_listed_is_a_problem(
+    desk: Any, monkeypatch: pytest.MonkeyPatch, place: str, leads_to: str | None
+) -> None:
+    """Taken for none, what it says about schedules and Redis is forgotten. A loop, a link to nowhere, no rights."""
+    desk.add("cluster: one\n")
+    desk.write("more/tenure.yaml", "web: {port: 1}\n")
+    desk.files.append(desk.directory / "more")
+    directory = desk.directory / place
+    if leads_to is not None:
+        directory.symlink_to(directory.with_name(leads_to))
+        reason = "Too many levels of symbolic links" if leads_to == "conf.d" else "No such file or directory"
+    else:
+        reason, listed = os.strerror(errno.EACCES), Path.iterdir
+
+        def refuse(path: Path) -> Iterator[Path]:
+            if path == directory:
+                raise PermissionError(errno.EACCES, reason)
+            return listed(path)
+
+        monkeypatch.setattr(Path, "iterdir", refuse)
+
+    assert desk.lines() == [f"{place}: cannot be read: {reason}; check path and rights"]
 
 
 def test_a_file_or_directory_that_gives_nothing_is_a_problem(desk: Any) -> None:
