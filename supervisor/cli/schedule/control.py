@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
@@ -161,7 +161,10 @@ def pause(
 @cluster_options
 @output_option
 def resume(*, ids: tuple[str, ...], labels: Labels, everything: bool, yes: bool, connection: Connection) -> int:
-    """End a pause: the schedule goes on with its next due time.
+    """End a pause, whoever made it: the schedule goes on with its next due time.
+
+    --label and --all end those of definitions (`paused: true`), plugins and other people too; how many there are of
+    each is told.
 
     \b
     Examples:
@@ -171,9 +174,12 @@ def resume(*, ids: tuple[str, ...], labels: Labels, everything: bool, yes: bool,
     words = {ResumeCode.RESUMED: "resumed", ResumeCode.RUNNING: "was not paused", ResumeCode.UNKNOWN: "unknown"}
     which = ScheduleFilter(ids=ids, labels=dict(labels), everything=everything)
     names, _ = connection.ask(schedules.selected, which)
+    pauses = "" if ids or not names else _pauses(connection, names)
     if not ids and names:
-        confirm(f"Resume {len(names)} schedules?", yes=yes)
+        confirm(f"Resume {len(names)} schedules ({pauses or 'none is paused'})?", yes=yes)
     done = connection.ask(schedule_control.resume, names)
+    if pauses:
+        say(f"note: of {len(names)} schedules {pauses}", err=True)
     rows = [{"schedule": name, "result": words[code]} for name, code in done]
     _tell_unknown(connection, rows)
     print_rows(rows, columns=("schedule", "result"), empty="no schedule matches")
@@ -203,6 +209,22 @@ def delete(*, ids: tuple[str, ...], revision: int | None, yes: bool, connection:
     rows = [{"schedule": each.schedule, "result": "deleted" if each.is_gone else each.why} for each in done]
     print_rows(rows, columns=("schedule", "result"), empty="nothing")
     return EXIT_OK if all(row["result"] == "deleted" for row in rows) else EXIT_FAILED
+
+
+def _pauses(connection: Connection, names: Sequence[str]) -> str:
+    """Return how many of ``names`` are paused, and how many of them by whom; empty for none."""
+    chosen, me = frozenset(names), who()
+    found = connection.ask(schedules.browse, lambda each: each.pause is not None and each.id in chosen)
+    authors = [each.pause.by for each in found if each.pause is not None]
+    counts = {
+        "you": authors.count(me),
+        "definitions": authors.count("definition"),
+        "failures in a row": authors.count("tenure"),
+        "plugins": sum(author.startswith("plugin ") for author in authors),
+    }
+    counts["others"] = len(authors) - sum(counts.values())
+    told = ", ".join(f"{count} by {author}" for author, count in counts.items() if count)
+    return f"{len(authors)} paused: {told}" if authors else ""
 
 
 def _tell_unknown(connection: Connection, rows: list[dict[str, Any]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -171,6 +172,29 @@ def test_a_pause_of_a_selection_makes_none_shorter_and_says_so(applied: ClusterW
     assert "1 of 3 were paused for longer, and still are" in result.err
     named = applied.tenure("pause", "hourly", "--for", "1h", "-o", "json")
     assert ([row["result"] for row in named.json()], named.err) == (["paused"], "")
+
+
+def test_resuming_a_selection_tells_whose_pauses_end(applied: ClusterWithJobs) -> None:
+    """After a maintenance of one's own it also ends those of definitions, plugins and other people, for good."""
+    keys, raw = applied.world.keys, applied.world.raw
+    told = "3 paused: 1 by definitions, 1 by plugins, 1 by others"
+    for name, author in {"nightly": "definition", "hourly": "plugin crm", "reports/daily": "kim@desk"}.items():
+        raw.hset(keys.schedule_paused, name, json.dumps({"reason": "", "by": author, "at_ms": 1}))
+
+    asked = applied.tenure("resume", "--all", stdin="n\n")
+    assert asked.code == 1
+    assert f"Resume 3 schedules ({told})?" in asked.err
+    assert len(listed(applied, "--paused")) == 3
+
+    raw.hdel(keys.schedule_paused, "nightly")
+    assert applied.tenure("pause", "nightly").code == 0
+    some = applied.tenure("resume", "--label", "team=reports", stdin="n\n")
+    assert "Resume 2 schedules (2 paused: 1 by plugins, 1 by others)?" in some.err
+
+    raw.hset(keys.schedule_paused, "hourly", json.dumps({"by": "tenure", "at_ms": 1}))
+    done = applied.tenure("resume", "--all", "--yes")
+    assert "note: of 3 schedules 3 paused: 1 by you, 1 by failures in a row, 1 by others" in done.err
+    assert "Resume 3 schedules (none is paused)?" in applied.tenure("resume", "--all", stdin="n\n").err
 
 
 def test_a_trigger_prints_the_run_and_a_key_makes_it_the_same_run(applied: ClusterWithJobs) -> None:
