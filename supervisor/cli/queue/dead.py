@@ -30,7 +30,9 @@ def filtered(function: Callable[..., Any]) -> Callable[..., Any]:
     @click.option("--job", help="Only runs of this job.")
     @click.option("--reason", metavar="TEXT", help="Only with this in the reason, as `dead list` shows it.")
     @click.option("--error", metavar="TEXT", help="Only with this anywhere in the error, its traceback too.")
-    @click.option("--before", "before_ms", type=INSTANT, help="Only those that died before, such as -2h or 2026-11-20.")
+    @click.option(
+        "--before", "before_ms", type=INSTANT, help="Only those that died before, such as -2h or 2026-11-20 (in UTC)."
+    )
     @wraps(function)
     def command(**options: Any) -> Any:
         ids, everything = options.pop("run_ids", ()), options.pop("everything", False)

@@ -10,6 +10,7 @@ from supervisor.cli.help import SectionedCommand
 from supervisor.cli.options import LoadSettings, config_options
 from supervisor.cli.output import is_table, moment, output_option, print_outcome, print_rows, print_value, progress, say
 from supervisor.cli.schedule.format import backfill_row
+from supervisor.core.calendars.moments import Moment
 from supervisor.core.errors import EXIT_FAILED, EXIT_OK
 from supervisor.core.schedules.triggers import after_completion_ms
 from supervisor.operations import backfills, schedules
@@ -22,9 +23,17 @@ _LIST_COLUMNS = ("backfill", "schedule", "state", "from", "to", "enqueued", "of"
 
 @click.command(cls=SectionedCommand)
 @click.argument("schedule_id", metavar="[SCHEDULE]", required=False)
-@click.option("--from", "from_ms", type=INSTANT, help="First instant, included: 2026-11-01, 2026-11-01T06:00Z, -2d.")
 @click.option(
-    "--to", "to_ms", type=LAST_INSTANT, help="Last instant, included; a day is meant to its end.  [default: now]"
+    "--from",
+    "from_ms",
+    type=INSTANT,
+    help="First instant, included: 2026-11-01T06:00+09:00, -2d, or 2026-11-01, a day in UTC.",
+)
+@click.option(
+    "--to",
+    "to_ms",
+    type=LAST_INSTANT,
+    help="Last instant, included; a day (in UTC) is meant to its end.  [default: now]",
 )
 @click.option(
     "--overlap",
@@ -65,7 +74,8 @@ def backfill(
 ) -> int:
     """Run a schedule for due times that have passed: each at most once, under the id that the plan would have used.
 
-    The leader enqueues them behind everything that is due now. Ctrl-C stops following, not the backfill.
+    The leader enqueues them behind everything that is due now. Ctrl-C stops following, not the backfill. Days, and
+    instants without an offset, are in UTC, whatever the zone of the schedule; the first and last due time are told.
 
     \b
     Examples:
@@ -95,6 +105,7 @@ def backfill(
         if dry_run:
             return _dry_run(plan)
         _warn(plan, until_ms)
+        _tell_range(plan)
         if not plan.count:
             return _nothing(len(plan.runs) + plan.skipped)
         confirm(f"Enqueue up to {plan.count} runs of {schedule_id}?", yes=yes or plan.count == 1)
@@ -116,6 +127,21 @@ def _warn(plan: BackfillPlan, until_ms: int) -> None:
         say(f"note: the limit ends it at {moment(last.cursor_ms)}; more would follow", err=True)
     elif until_ms > mark_ms:
         say(f"note: due times after {moment(mark_ms)} are left to the schedule, which has not decided them", err=True)
+
+
+def _tell_range(plan: BackfillPlan) -> None:
+    """Name the first and last due time: a day in UTC is not that of the schedule's zone."""
+    taken = [each.nominal_ms for each in plan.runs if not each.is_left_out]
+    times = taken or [each.nominal_ms for each in plan.runs]
+    if times:
+        ends = dict.fromkeys((min(times), max(times)))
+        told = " to ".join(_both(each, plan.definition.timezone) for each in ends)
+        say(f"note: {'due' if taken else 'left out'}: {told}", err=True)
+
+
+def _both(at_ms: int, timezone: str) -> str:
+    local = "" if timezone == "UTC" else f" ({Moment(at_ms, timezone).iso()} in {timezone})"
+    return f"{moment(at_ms)}{local}"
 
 
 def _asked(name: str, schedule: str, limit: int) -> int:

@@ -44,7 +44,9 @@ _TIME_COLUMNS = ("nominal", "local", "fire", "in")
 _count_option = click.option(
     "-n", "--count", type=click.IntRange(1, NEXT_MAX), default=5, show_default=True, help="How many."
 )
-_from_option = click.option("--from", "from_ms", type=INSTANT, help="Count from this instant.  [default: now]")
+_from_option = click.option(
+    "--from", "from_ms", type=INSTANT, help="Count from this instant; in UTC without an offset.  [default: now]"
+)
 
 
 @click.group(cls=SectionedGroup)

@@ -104,7 +104,12 @@ def trigger(
 @_all_option
 @click.option("--reason", default="", help="For people; shown beside the schedule.")
 @click.option("--for", "for_s", type=DURATION, help="Resume by itself after this time, such as 2h.")
-@click.option("--until", "until_ms", type=INSTANT, help="Resume by itself then, such as 2027-01-02T08:00:00+01:00.")
+@click.option(
+    "--until",
+    "until_ms",
+    type=INSTANT,
+    help="Resume by itself then, such as 2027-01-02T08:00:00+01:00; in UTC without an offset.",
+)
 @yes_option
 @config_options
 @output_option

@@ -58,6 +58,26 @@ def test_a_day_in_to_is_meant_to_its_end(applied: ClusterWithJobs) -> None:
     assert (count("2026-11-01"), count("2026-11-02"), count("2026-11-02T00:00")) == (24, 48, 25)
 
 
+def test_the_first_and_last_due_time_are_told_on_the_clock_of_the_schedule(applied: ClusterWithJobs) -> None:
+    """A day is one in UTC: with a zone far from it the due time of that day is of the day after, or of the one before."""
+    seoul = "seoul: {job: report.make, cron: '30 2 * * *', timezone: Asia/Seoul}\n"
+    applied.tenure("apply", "-f", applied.write("seoul.yaml", seoul))
+    for name in ("seoul", "hourly"):
+        applied.decided(name, mark_ms=START_MS + 100 * HOUR_MS)
+    day = ("--from", "2026-11-02", "--to", "2026-11-02", "--force", "--no-wait")
+    one = applied.tenure("backfill", "seoul", *day)
+    assert "note: due: 2026-11-02T17:30:00.000Z (2026-11-03T02:30:00+09:00 in Asia/Seoul)\n" in one.err
+
+    asked = applied.tenure("backfill", "hourly", *day, stdin="n\n")
+    assert "note: due: 2026-11-02T00:00:00.000Z to 2026-11-02T23:00:00.000Z\n" in asked.err
+    assert asked.err.index("note: due") < asked.err.index("Enqueue up to 24 runs")
+    applied.serve_backfills()
+    nothing = applied.tenure("backfill", "seoul", *[each for each in day if each != "--force"])
+    assert "note: left out: 2026-11-02T17:30:00.000Z (2026-11-03T02:30:00+09:00 in Asia/Seoul)\n" in nothing.err
+    text = applied.tenure("backfill", "--help").out
+    assert "are in UTC, whatever the zone of the schedule" in " ".join(text.split())
+
+
 def test_a_backfill_of_nothing_says_why_and_is_json_where_asked_for(applied: ClusterWithJobs) -> None:
     """What follows the end of a run was never planned, so it has no past."""
     applied.tenure("apply", "-f", applied.write("after.yaml", "after: {job: report.make, after_completion: 10m}\n"))
