@@ -1,12 +1,14 @@
-"""Leaders that stood still when they died together with the data: what they left undecided is counted."""
+"""Leaders that stood still when they died together with the data, and those that are answered too late."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from supervisor.testing.world import S
+from supervisor.testing.world import Actor, Fate, S
 from tests.simulation.cluster import cluster
 
 STALLED_S = (0.4, 1.4, 2.3, 4.1, 4.9)
@@ -41,3 +43,27 @@ def test_what_a_leader_was_behind_with_as_it_died_with_the_data_is_counted(
             counted = sum(d.missed for d in it.server.decisions if d.schedule == "each")
             assert due <= it.decided("each") <= due + counted, "each due time was fired or counted"
             assert counted <= 7, "a lease and a renewal at most"
+
+
+def answer_late(actor: Actor, **change: Any) -> None:
+    """Let whatever ``actor`` asks be carried out, and answered as ``change`` of its fate says."""
+    send = actor._send
+
+    def late(step: Any, number: int, fate: Fate) -> None:
+        send(step, number, replace(fate, **change))
+
+    actor._send = late  # type: ignore[method-assign]
+
+
+def test_renewals_that_are_answered_too_late_keep_the_lease_for_nobody() -> None:
+    """Each is carried out, so that a standby would see the holder renew for ever."""
+    with cluster(2) as it:
+        leader = it.leader
+        for actor in (leader.elector, leader.scheduler):
+            answer_late(actor, request_ns=S * 3 // 10, reply_ns=S * 9 // 10)
+        it.pass_s(15)
+
+        assert it.leader is not leader
+        decided = it.decided("each")
+        it.pass_s(10)
+        assert it.decided("each") >= decided + 9

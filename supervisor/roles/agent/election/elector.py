@@ -210,8 +210,11 @@ class Elector:
 
     def _promote(self) -> Steps[None]:
         at = self._at
-        asked_at_ns = at.now()
         call = self._held.promotion()
+        if pause_ns := (yield from self._held.probe()):
+            self._renew_at_ns = at.now() + pause_ns
+            return
+        asked_at_ns = at.now()
         try:
             view = yield RunScript(call, at.timing.timeout_ns)
         except UNANSWERED as error:
@@ -225,6 +228,9 @@ class Elector:
 
     def _renew(self) -> Steps[None]:
         at, term = self._at, self._held.term
+        if pause_ns := (yield from self._held.probe()):
+            self._renew_at_ns = at.now() + pause_ns
+            return
         asked_at_ns = at.now()
         timeout_ns = at.timing.timeout_ns
         if self._memory.state is State.LEADER:

@@ -39,6 +39,7 @@ class HeldTerm:
         self._at = context
         self._memory = memory
         self._issued_epoch = 0  # the term that the words beside it on the board belong to
+        self._over_ns = 0  # the end of the lease by the last answer; or a whole one after the term was taken over
         self.term = NO_TERM
 
     @property
@@ -50,7 +51,7 @@ class HeldTerm:
     def resume(self, term: Term) -> None:
         """Hold the term published by a predecessor of this agent."""
         at = self._at
-        self.term = term
+        self.term, self._over_ns = term, at.now() + at.timing.duration_ns
         self._issued_epoch = term.epoch if term.trusted_until_ns else 0  # it may have died before it wrote the rest
         if at.board.next_nonce == term.nonce:
             at.board.next_nonce = None  # the question was answered, and the answer published
@@ -58,7 +59,7 @@ class HeldTerm:
 
     def adopt(self, term: Term) -> None:
         """Hold a term that nothing may be done with yet."""
-        self.term = term
+        self.term, self._over_ns = term, self._at.now() + self._at.timing.duration_ns
         self._publish(term)
         self._at.board.next_nonce = None
 
@@ -72,7 +73,7 @@ class HeldTerm:
             self._issue(term)
         if view.hold:
             self._memory.hold_noted()
-        self.term = term
+        self.term, self._over_ns = term, term.trusted_until_ns + at.timing.margin_ns
         header.is_held = int(bool(view.hold or self._memory.hold))
         is_trusted = not header.is_held and at.now() >= self._memory.disputed_until_ns
         self._publish(term if is_trusted else replace(term, trusted_until_ns=0))
@@ -122,6 +123,22 @@ class HeldTerm:
             duration_ms=at.timing.duration_ms,
             is_rolled_back=self._memory.loss is Loss.ROLLED_BACK,
         )
+
+    def probe(self) -> Steps[int]:
+        """Return 0 when more of the lease may be asked for, else the pause before the next attempt.
+
+        What Redis carries out and answers too late would keep the lease for good, and nobody would act on it. So once
+        nothing was answered for a whole lease, reading it, which keeps nothing, has to be answered in time first.
+        """
+        at = self._at
+        if self._memory.failures == 0 or at.now() < self._over_ns:
+            return 0
+        try:
+            view = yield RunScript(at.leases.view(), at.timing.timeout_ns)
+        except UNANSWERED as error:
+            return self._memory.unanswered("view", error)
+        self._memory.viewed(view)
+        return 0
 
     def lapse(self) -> None:
         """Trust ended. The term stays on the board, untrusted: if nobody replaced it, a renewal reclaims it."""

@@ -63,7 +63,7 @@ def test_the_end_of_trust_keeps_the_term_and_goes_on_renewing() -> None:
     elector.wait()
     trusted_until_ns = elector.board.term().trusted_until_ns
     while elector.standing.state is State.LEADER:
-        elector.refuse(after_ns=750 * MILLISECOND_NS) if isinstance(elector.step, RunScript) else elector.wait()
+        elector.refuse(after_ns=elector.step.timeout_ns) if isinstance(elector.step, RunScript) else elector.wait()
     assert elector.clock.now_ns >= trusted_until_ns
     assert elector.board.term().epoch == 8
     assert not elector.board.header.is_leading
@@ -75,6 +75,34 @@ def test_the_end_of_trust_keeps_the_term_and_goes_on_renewing() -> None:
     assert elector.board.header.is_leading
     terms = [event for event in elector.events() if event.startswith("leader_")]
     assert terms == ["leader_acquired", "leader_lapsed", "leader_acquired"]
+
+
+def test_nothing_is_renewed_for_longer_than_a_lease_that_nobody_can_act_on() -> None:
+    """A renewal that Redis carries out and answers too late keeps the lease; a look at it does not."""
+    elector = Scripted().lead()
+    elector.wait()
+    asked, answered_ns = [], elector.clock.now_ns - 1000 * MILLISECOND_NS
+    while elector.clock.now_ns < answered_ns + 20_000 * MILLISECOND_NS:
+        if isinstance(elector.step, RunScript):
+            asked.append((elector.script, elector.clock.now_ns - answered_ns))
+            elector.refuse(after_ns=750 * MILLISECOND_NS)
+        else:
+            elector.wait()
+    lease_ns = 5000 * MILLISECOND_NS
+    assert {name for name, age_ns in asked if age_ns < lease_ns} == {"lease_renew"}
+    assert {name for name, age_ns in asked if age_ns >= lease_ns} == {"lease_view"}
+    while not isinstance(elector.step, RunScript):
+        elector.wait()
+    elector.answer(view(LeaseCode.VIEW, epoch=8, nonce=NONCES[0], holder="me", seq=1, remaining_ms=-9000))
+    assert elector.script == "lease_renew"
+    elector.refuse(after_ns=750 * MILLISECOND_NS)
+    elector.wait()
+    assert elector.script == "lease_view"
+    elector.answer(view(LeaseCode.VIEW, epoch=8, nonce=NONCES[0], holder="me", seq=2))
+    elector.renewed()
+
+    assert elector.standing.state is State.LEADER
+    elector.to_renewal()
 
 
 def test_a_lost_term_leaves_the_board_and_the_replica_stands_by() -> None:

@@ -64,6 +64,28 @@ def test_a_promotion_that_is_not_answered_is_asked_again_with_the_same_nonce() -
     assert elector.standing.state is State.LEADER
 
 
+def test_no_promotion_that_nobody_can_act_on_keeps_the_lease_for_longer_than_its_duration() -> None:
+    """Carried out and answered too late, each would renew what the first one won."""
+    elector = bereft()
+    until_ns, asked = elector.clock.now_ns + 20 * S, {}
+    while elector.clock.now_ns < until_ns:
+        if isinstance(elector.step, RunScript):
+            asked[elector.clock.now_ns] = elector.script
+            elector.refuse(after_ns=750 * MILLISECOND_NS)
+        else:
+            elector.wait()
+    assert {name for at_ns, name in asked.items() if at_ns < until_ns - 15 * S} == {"lease_promote"}
+    assert {name for at_ns, name in asked.items() if at_ns >= until_ns - 15 * S} == {"lease_view"}
+    while not isinstance(elector.step, RunScript):
+        elector.wait()
+    elector.answer(view(LeaseCode.VIEW, epoch=9, nonce=NONCES[1], holder="me", seq=0))
+    assert elector.script == "lease_promote"
+    assert elector.argument("new_nonce") == NONCES[1]
+    elector.answer(view(LeaseCode.SAME, epoch=9, nonce=NONCES[1], holder="me", seq=1))
+
+    assert elector.standing.state is State.LEADER
+
+
 def test_an_agent_that_died_while_it_asked_is_followed_by_one_that_asks_the_same() -> None:
     """Before anything else: a renewal of the old term could be refused, and the new one forgotten."""
     before = bereft()
