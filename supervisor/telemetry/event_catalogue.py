@@ -41,7 +41,7 @@ DECISIONS: Mapping[str, DecisionEvent] = {
     "resign_refused": DecisionEvent("warning", note="{by} asked for a hand-over: {reason}"),
     "resign_requested": DecisionEvent("info", note="{by} asks the leader of epoch {epoch} to hand over"),
     "clock_skew_resigned": DecisionEvent("warning", note="the clock is {skew_s} s off; {to} follows"),
-    "refusals_resigned": DecisionEvent("warning", note="Redis refused its scheduler's calls"),
+    "refusals_resigned": DecisionEvent("warning", note="Redis refused its scheduler's calls, or answered none"),
     "ineligible": DecisionEvent("error", note="{reason}; for {seconds} s"),
     "redis_lost_data": DecisionEvent(
         "error",

@@ -1,4 +1,4 @@
-"""Leaders that stood still when they died together with the data, and those that are answered too late."""
+"""Leaders that stood still when they died together with the data, and those that are answered too late or not at all."""
 
 from __future__ import annotations
 
@@ -67,3 +67,18 @@ def test_renewals_that_are_answered_too_late_keep_the_lease_for_nobody() -> None
         decided = it.decided("each")
         it.pass_s(10)
         assert it.decided("each") >= decided + 9
+
+
+@pytest.mark.parametrize("mute", [1, 2])
+def test_a_leader_whose_scheduler_gets_no_answer_gives_way_once(mute: int) -> None:
+    """Its agent is answered, and so it would renew for ever; where both are mute, they do not pass the lease around."""
+    with cluster(2) as it:
+        former = it.leader
+        others = [replica for replica in it.replicas if replica is not former]
+        for replica in [former, *others][:mute]:
+            answer_late(replica.scheduler, is_reply_lost=True)
+        it.pass_s(300)
+
+        resigned = [told.who for told in it.world.history if told.event == "refusals_resigned"]
+        assert len(set(resigned)) == len(resigned) == mute
+        assert (it.leader is former) == (mute == 2)

@@ -25,7 +25,7 @@ from supervisor.core.units import SECOND_NS
 PARENT_BEAT_MAX_S = 5.0
 REDIS_ANSWER_MAX_S = 10.0
 TURN_MAX_S = 30.0
-"""How long a worker may wait for an answer of Redis before it says that it is cut off."""
+"""How long a child may wait for an answer of Redis before it says that it is cut off."""
 
 ELECTOR_LATE_MAX_S = 1.0
 """The deadline on the board has a margin already; this much more is a machine that was asleep."""
@@ -231,10 +231,10 @@ def _ready(of: Facts) -> list[HealthCheck]:
         HealthCheck("startup", "the tree is still starting" if of.phase is Phase.STARTING else ""),
         HealthCheck("shutdown", "the tree is stopping" if of.phase in {Phase.DRAINING, Phase.KILLING} else ""),
         HealthCheck("agent", _down(of, "agent", frozenset({SlotState.RUNNING}))),
-        HealthCheck("scheduler", _down(of, "scheduler", _WITH_PROCESS)),  # leading or standing by: both serve
+        HealthCheck("scheduler", _down(of, "scheduler", _WITH_PROCESS) or _cut_off(of, "scheduler")),
         HealthCheck("workers", _idle_pools(of)),
         HealthCheck("redis", _redis(of)),
-        HealthCheck("turns", _cut_off(of)),
+        HealthCheck("turns", _cut_off(of, "worker")),
         HealthCheck("resources", _ill(of)),
         HealthCheck("election", _stuck(of) or _unfit(of)),
         HealthCheck("clock", _skewed(of)),
@@ -263,12 +263,12 @@ def _redis(of: Facts) -> str:
     return _age(of, max(asked, default=0), REDIS_ANSWER_MAX_S, "Redis' last answer to the agent")
 
 
-def _cut_off(of: Facts) -> str:
-    """Name workers that ask Redis in vain, whatever the agent hears: they run nothing new."""
+def _cut_off(of: Facts, role: str) -> str:
+    """Name children that ask Redis in vain, whatever the agent hears: workers, or a scheduler that leads."""
     waiting = [
         (slot.name, (of.now_ns - slot.asking_ns) / SECOND_NS)
         for slot in of.slots
-        if slot.role == "worker" and slot.state is SlotState.RUNNING and slot.asking_ns
+        if slot.role == role and slot.state is SlotState.RUNNING and slot.asking_ns
     ]
     late = [(name, age_s) for name, age_s in waiting if age_s >= TURN_MAX_S]
     if not late:

@@ -137,7 +137,7 @@ class Header(_Block):
     is_reload_refused = _Word(11)  # parent: how the last of them ended; 1: nothing changed, because it cannot be used
     reloaded_ms = _Word(12)  # parent: wall clock when it ended; 0: there was none
     worker_epoch = _Word(13)  # parent: the configuration of workers that are started now, perhaps on trial
-    vain_epoch = _Word(14)  # scheduler: the term under which Redis refuses what it asks: another replica is to lead
+    vain_epoch = _Word(14)  # scheduler: the term under which it asks Redis in vain: another replica is to lead
     restored_epoch = _Word(38)  # scheduler: the latest ``data_loss_epoch`` after which watermarks are back in Redis
     # what the agent alone writes: of other terms and of lost data, then the term
     foreign_epoch = _Word(15)  # the latest term of another replica that this one saw

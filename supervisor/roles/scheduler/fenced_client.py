@@ -22,13 +22,11 @@ from supervisor.core.election.lease import Term, retry_delay_ns
 from supervisor.core.errors import StoreRefusedError, StoreUnavailableError, TenureError
 from supervisor.core.supervision.scoreboard import Board
 from supervisor.core.units import MILLISECOND_NS, NEVER_NS
+from supervisor.roles.scheduler.call_failures import CallFailures
 from supervisor.store.schedules.fire import Schedules
 from supervisor.store.wire.fire import LatenessChange, LatenessReply
 
 ASK_TIMEOUT_NS = 1000 * MILLISECOND_NS  # below the limit after which the parent calls it hung
-
-VAIN_NS = 45_000 * MILLISECOND_NS
-"""How long Redis may refuse every call of one script before another replica is to lead."""
 
 
 def ask_once(call: Call[Any]) -> Steps[Any]:
@@ -54,8 +52,7 @@ class FencedClient:
     """Shows the parent that this process does not hang; done between two schedules, whose due times may take long."""
 
     def __post_init__(self) -> None:
-        self._refused_since_ns: dict[str, int] = {}  # by script; until it is answered again
-        self._has_given_way = False  # for a refusal, since the last fire that Redis accepted
+        self._failures = CallFailures(self.board, self.clock)
 
     def now_ms(self) -> int:
         """Return the wall clock's time; Redis' where it is so far ahead that ``fire`` refuses what is due by it.
@@ -82,29 +79,18 @@ class FencedClient:
                 answer = yield RunScript(call, ASK_TIMEOUT_NS, meanwhile)
             except (StoreUnavailableError, StoreRefusedError) as error:
                 if isinstance(error, StoreRefusedError):
-                    self._note_refusal(term, call.script)
+                    self.report("scheduler_refused", script=call.script)
+                    self._failures.refused(term, call.script)
                     if not error.concerns_client:
                         raise
+                else:
+                    self._failures.unanswered(term)
                 failures += 1
                 self.report("scheduler_unanswered", script=call.script, failures=failures, error=str(error))
                 yield Sleep(self.clock.elapsed_ns() + retry_delay_ns(failures, self.rng.random()))
             else:
-                self._refused_since_ns.pop(call.script, None)
-                self._has_given_way = self._has_given_way and call.script != "fire"
+                self._failures.answered(call.script)
                 return answer
-
-    def _note_refusal(self, term: Term, script: str) -> None:
-        """Ask the agent to let another replica lead if ``script`` has been refused for too long.
-
-        The fault may be of this replica alone: its rights, its version. It gives way once, so that replicas
-        that all meet the same refusal do not pass the lease around for ever.
-        """
-        self.report("scheduler_refused", script=script)
-        since_ns = self._refused_since_ns.setdefault(script, self.clock.elapsed_ns())
-        if not self._has_given_way and self.clock.elapsed_ns() - since_ns >= VAIN_NS:
-            self._has_given_way = True
-            self._refused_since_ns.clear()
-            self.board.header.vain_epoch = term.epoch
 
     def await_trust(self, term: Term) -> Steps[None]:
         """Return while ``term`` is trusted; wait out a lapse of it, and a hold.
@@ -118,6 +104,7 @@ class FencedClient:
                 raise TermOverError(f"epoch {term.epoch} is over")
             if current.is_trusted(self.clock.elapsed_ns()) and not self.board.header.is_held:
                 return
+            self._failures.lapsed()
             yield Sleep(self.clock.elapsed_ns() + self.idle_ns)
 
 

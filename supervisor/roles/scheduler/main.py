@@ -117,11 +117,14 @@ class Driver:
 
     def _execute(self, step: Step) -> Any:
         self._beat()
+        now_ns, row = self._clock.elapsed_ns(), self._child.row
         if isinstance(step, RunScript):
+            row.asking_ns = row.asking_ns or now_ns
             answer = self._store.run(step.call, timeout_s=step.timeout_ns / 1e9, meanwhile=step.meanwhile)
-            self._child.row.redis_ok_ns = self._clock.elapsed_ns()
+            row.asking_ns, row.redis_ok_ns = 0, self._clock.elapsed_ns()
             return answer
-        now_ns = self._clock.elapsed_ns()
+        if not self._child.board.term().is_trusted(now_ns):
+            row.asking_ns = 0  # standing by it waits for none
         if isinstance(step, Watch):
             also = self._store.park(self._keys.schedule_changes, step.last_id)
             self._wakeup.wait(min(step.until_ns, now_ns + BEAT_NS), also)

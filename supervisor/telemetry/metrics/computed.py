@@ -21,7 +21,8 @@ class Computed(NamedTuple):
 IS_LEADER = Computed(
     "tenure_election_is_leader",
     "1 while this replica trusts its lease, else 0. A sum over replicas of 0 for longer than two leases means that "
-    "nobody schedules; above 1 for two scrapes is a split brain.",
+    "nobody schedules; above 1 for two scrapes is a split brain. 1 says nothing of the scheduler's own answers: see "
+    "the check `scheduler` of `tenure_healthcheck`.",
 )
 TERM_EPOCH = Computed(
     "tenure_election_epoch", "Epoch of the term this replica last held or holds; 0: none. Only grows."

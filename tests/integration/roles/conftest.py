@@ -38,8 +38,8 @@ def replica(real_server: RealServer, keys: Keys, tmp_path: Path) -> Iterator[Cal
     made: list[Replica] = []
 
     def make(name: str, **spec: Any) -> Replica:
-        spec.setdefault("election", FAST)
-        made.append(Replica(tmp_path, name, url=real_server.url, cluster=keys.cluster, **spec))
+        spec = {"election": FAST, "url": real_server.url} | spec
+        made.append(Replica(tmp_path, name, cluster=keys.cluster, **spec))
         return made[-1]
 
     yield make

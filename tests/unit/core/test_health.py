@@ -101,6 +101,8 @@ def test_a_standby_is_as_healthy_as_a_leader() -> None:
         (with_slot("worker-io-0", asking_ns=NOW - 29 * S), {}),
         (with_slot("worker-io-0", asking_ns=NOW - 30 * S), {"readyz": ["turns"]}),
         (with_slot("worker-cpu-0", asking_ns=NOW - 99 * S), {}),  # it has no process
+        (with_slot("scheduler", asking_ns=NOW - 29 * S), {}),
+        (with_slot("scheduler", asking_ns=NOW - 30 * S), {"readyz": ["scheduler"]}),
         (with_slot("agent", asking_ns=NOW - 99 * S), {}),
         (with_slot("worker-io-0", ill_resources=1), {"readyz": ["resources"]}),
         (with_slot("worker-cpu-0", ill_resources=1), {}),  # it has no process

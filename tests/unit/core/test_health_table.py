@@ -34,6 +34,9 @@ TABLE: dict[str, tuple[Facts, int, int, int, str]] = {
     "the agent was given up": (with_slot("agent", state=SlotState.FATAL), OK, READY, OK, "agent"),
     "the scheduler died": (NO_PROCESS, OK, READY, OK, "scheduler"),
     "the scheduler comes up": (with_slot("scheduler", state=SlotState.STARTING), OK, OK, OK, ""),
+    "a leader's scheduler is cut off from Redis": (
+        with_slot("scheduler", asking_ns=NOW - 30 * S), OK, READY, OK, "scheduler",
+    ),
     "the scheduler was given up": (with_slot("scheduler", state=SlotState.FATAL), OK, READY, OK, "scheduler"),
     "one worker of two died": (HEALTHY, OK, OK, OK, ""),
     "the last worker of a pool died": (with_slot("worker-cpu-1", state=SlotState.BACKOFF), OK, READY, OK, "workers"),

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import signal
+import socket
 from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
 
+from supervisor.clock import SystemClock
+from supervisor.core.election.lease import NO_TERM, Term
+from supervisor.core.units import SECOND_NS
 from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
 from supervisor.store.schedules.fire import LogEntry, Schedules
@@ -106,3 +110,19 @@ def test_an_idle_scheduler_beats(replica: Make) -> None:
 
     one.signal("scheduler", signal.SIGTERM)
     assert one.reap("scheduler") == 0
+
+
+def test_a_leader_that_gets_no_answer_shows_since_when(replica: Make) -> None:
+    """Its agent may be answered all the while; who stands by waits for nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        one = replica("r1", url=f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
+        one.start("scheduler")
+        row = one.board.rows[ROW]
+        one.board.publish_term(Term(8, "a" * 32, SystemClock().elapsed_ns() + 3600 * SECOND_NS))
+        wait_until(lambda: row.asking_ns > 0, what="a question")
+        asked_ns, before = row.asking_ns, row.progress
+        wait_until(lambda: row.progress >= before + 4, what="it to ask again")
+        assert row.asking_ns == asked_ns
+        one.board.publish_term(NO_TERM)
+
+        wait_until(lambda: row.asking_ns == 0, what="it to stand by")

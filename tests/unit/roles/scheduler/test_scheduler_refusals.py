@@ -1,15 +1,17 @@
-"""Calls that Redis refuses for what they are about: who is put off, who goes on, and when the lease is given away."""
+"""Calls that Redis refuses for what they are about, or does not answer: who goes on, and when the lease is given away."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from supervisor.core.effects import RunScript, Sleep, Watch
 from supervisor.core.election.lease import Term
-from supervisor.core.errors import StoreRefusedError
+from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.model import Kind, ScheduleDef, Template
-from supervisor.roles.scheduler.fenced_client import VAIN_NS
+from supervisor.roles.scheduler.call_failures import STAY_NS, VAIN_NS
 from supervisor.roles.scheduler.window import REFUSED_MAX, REFUSED_MS, PutOff
 from supervisor.store.wire.fire import FireCode
-from tests.unit.roles.scheduler.scheduler_stepper import SOON, START_MS, TERM, SchedulerStepper, serving
+from tests.unit.roles.scheduler.scheduler_stepper import SOON, START_MS, TERM, S, SchedulerStepper, serving
 
 FOREIGN = StoreRefusedError("a key of this cluster holds another type")
 Stored = tuple[ScheduleDef, int]
@@ -108,6 +110,48 @@ def test_refusals_without_a_success_give_the_lease_away_once() -> None:
         bench.pass_ms(3000)
 
     assert bench.board.header.vain_epoch == 0
+
+
+def stay_unanswered(bench: SchedulerStepper, for_ns: int, *, is_trusted: bool = True, term: Term = TERM) -> None:
+    """Let no call be answered for so long, while the agent renews the lease, or does not."""
+    until_ns = bench.clock.now_ns + for_ns
+    while bench.clock.now_ns < until_ns:
+        bench.board.publish_term(replace(term, trusted_until_ns=(bench.clock.now_ns + 4 * S) * is_trusted))
+        if isinstance(bench.step, RunScript):
+            bench.clock.now_ns += S
+            bench.raise_(StoreUnavailableError("no answer in time"))
+        else:
+            bench.pass_ms(400)
+
+
+def test_silence_towards_a_leader_whose_agent_is_answered_gives_the_lease_away() -> None:
+    """Its connections alone may be to blame; it gives way once, and an hour later once more."""
+    bench = serving(due("tick"))
+    stay_unanswered(bench, VAIN_NS - S)
+    assert bench.board.header.vain_epoch == 0
+    stay_unanswered(bench, 4 * S)
+    assert bench.board.header.vain_epoch == TERM.epoch
+    bench.board.header.vain_epoch = 0
+    stay_unanswered(bench, STAY_NS - 10 * S)
+    assert bench.board.header.vain_epoch == 0
+    stay_unanswered(bench, 20 * S)
+
+    assert bench.board.header.vain_epoch == TERM.epoch
+
+
+def test_silence_that_the_agent_met_as_well_is_no_fault_of_this_replica() -> None:
+    """After an outage of any length, and in another term, it counts anew."""
+    bench = serving(due("tick"))
+    stay_unanswered(bench, VAIN_NS // 2)
+    stay_unanswered(bench, VAIN_NS, is_trusted=False)
+    stay_unanswered(bench, VAIN_NS - 2 * S)
+    assert bench.board.header.vain_epoch == 0
+    later = Term(TERM.epoch + 1, "b" * 32, 0)
+    stay_unanswered(bench, VAIN_NS - 2 * S, term=later)
+    assert bench.board.header.vain_epoch == 0
+    stay_unanswered(bench, 4 * S, term=later)
+
+    assert bench.board.header.vain_epoch == later.epoch
 
 
 def test_what_is_put_off_is_bounded_and_survives_a_clock_that_is_set_back() -> None:
