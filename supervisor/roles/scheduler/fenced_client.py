@@ -48,11 +48,12 @@ class FencedClient:
     report: Reporter
     rng: Random
     idle_ns: int
+    lease_ms: int
     show_life: Callable[[], None]
     """Shows the parent that this process does not hang; done between two schedules, whose due times may take long."""
 
     def __post_init__(self) -> None:
-        self._failures = CallFailures(self.board, self.clock)
+        self._failures = CallFailures(self.board, self.clock, lease_ns=self.lease_ms * MILLISECOND_NS)
 
     def now_ms(self) -> int:
         """Return the wall clock's time; Redis' where it is so far ahead that ``fire`` refuses what is due by it.
@@ -89,7 +90,7 @@ class FencedClient:
                 self.report("scheduler_unanswered", script=call.script, failures=failures, error=str(error))
                 yield Sleep(self.clock.elapsed_ns() + retry_delay_ns(failures, self.rng.random()))
             else:
-                self._failures.answered(call.script)
+                self._failures.answered(term, call.script)
                 return answer
 
     def await_trust(self, term: Term) -> Steps[None]:

@@ -86,7 +86,7 @@ class Scheduler:
         self._report = report
         self._client = FencedClient(
             board=board, clock=clock, is_stopping=is_stopping, report=report, rng=rng, idle_ns=self.idle_ns,
-            show_life=show_life,
+            lease_ms=lease_ms, show_life=show_life,
         )  # fmt: skip
         self._prefetcher = Prefetcher(
             schedules,

@@ -128,16 +128,16 @@ class HeldTerm:
         """Return 0 when more of the lease may be asked for, else the pause before the next attempt.
 
         What Redis carries out and answers too late would keep the lease for good, and nobody would act on it. So once
-        nothing was answered for a whole lease, reading it, which keeps nothing, has to be answered in time first.
+        nothing was answered for a whole lease, reading it, which keeps nothing, has to be answered in time first. What
+        it shows is not noted: a fail-over may undo renewals that nobody confirmed (``redis.durability``).
         """
         at = self._at
         if self._memory.failures == 0 or at.now() < self._over_ns:
             return 0
         try:
-            view = yield RunScript(at.leases.view(), at.timing.timeout_ns)
+            yield RunScript(at.leases.view(), at.timing.timeout_ns)
         except UNANSWERED as error:
             return self._memory.unanswered("view", error)
-        self._memory.viewed(view)
         return 0
 
     def lapse(self) -> None:

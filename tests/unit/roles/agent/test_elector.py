@@ -105,6 +105,22 @@ def test_nothing_is_renewed_for_longer_than_a_lease_that_nobody_can_act_on() -> 
     elector.to_renewal()
 
 
+def test_renewals_that_nobody_confirmed_are_not_lost_when_a_fail_over_undoes_them() -> None:
+    """No replica of Redis had them, by ``redis.durability``. What was read of them is no reason to hold fires."""
+    elector = Scripted(on_data_loss="hold").lead()
+    elector.wait()
+    elector.refuse(after_ns=5000 * MILLISECOND_NS)
+    elector.wait()
+    elector.answer(view(LeaseCode.VIEW, epoch=8, nonce=NONCES[0], holder="me", seq=9))
+    elector.refuse(after_ns=100 * MILLISECOND_NS)
+    elector.wait()
+    elector.answer(view(LeaseCode.VIEW, epoch=8, nonce=NONCES[0], holder="me", seq=0))
+    elector.answer(view(LeaseCode.RECLAIMED, epoch=8, nonce=NONCES[0], holder="me", seq=1))
+
+    assert elector.board.header.is_leading
+    assert not {"redis_lost_data", "fires_held"} & set(elector.events())
+
+
 def test_a_lost_term_leaves_the_board_and_the_replica_stands_by() -> None:
     """It never exits and never stops contending."""
     elector = Scripted().lead()

@@ -28,7 +28,7 @@ Stored = tuple[ScheduleDef, int]  # definition and watermark
 class SchedulerStepper:
     """The generator on a fake clock, under a term that the test publishes."""
 
-    def __init__(self, *definitions: ScheduleDef, term: Term = TERM) -> None:
+    def __init__(self, *definitions: ScheduleDef, term: Term = TERM, lease_ms: int = 5000) -> None:
         self.board = Board(memoryview(bytearray(8 * board_words(slots=1, inflight=1))).cast("Q"), slots=1, inflight=1)
         self.board.publish_term(term)
         self.clock = FakeClock(elapsed_ns=50 * S, wall_ms=START_MS)
@@ -40,7 +40,7 @@ class SchedulerStepper:
             board=self.board,
             clock=self.clock,
             definitions=definitions,
-            lease_ms=5000,
+            lease_ms=lease_ms,
             is_stopping=lambda: self.stopping,
             report=lambda event, **fields: self.told.append((event, fields)),
             rng=Random(1),

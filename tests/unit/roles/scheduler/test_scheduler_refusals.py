@@ -154,6 +154,51 @@ def test_silence_that_the_agent_met_as_well_is_no_fault_of_this_replica() -> Non
     assert bench.board.header.vain_epoch == later.epoch
 
 
+def test_an_answer_takes_back_that_another_is_to_lead() -> None:
+    """Nobody else could lead then. One that starts hours later does not get the lease for it."""
+    bench = serving(due("tick"))
+    bench.fired((FireCode.FIRED, START_MS))
+    for _ in range(2):
+        stay_unanswered(bench, VAIN_NS + 8 * S)
+        assert bench.board.header.vain_epoch == TERM.epoch
+        while not isinstance(bench.step, RunScript):
+            bench.pass_ms(400)
+        bench.found()
+        assert bench.board.header.vain_epoch == 0
+
+
+def test_an_answer_in_a_later_term_shortens_no_stay() -> None:
+    """Else replicas whose larger calls alone are lost would pass the lease around each time a small one is answered."""
+    bench = serving(due("tick"))
+    stay_unanswered(bench, VAIN_NS + 3 * S)
+    bench.board.header.vain_epoch = 0
+    later = Term(TERM.epoch + 1, "b" * 32, bench.clock.now_ns + 4 * S)
+    bench.board.publish_term(later)
+    while not (isinstance(bench.step, RunScript) and bench.script == "schedule_due"):
+        bench.pass_ms(400)
+    bench.found(due("tick"))
+    stay_unanswered(bench, 2 * VAIN_NS, term=later)
+
+    assert bench.board.header.vain_epoch == 0
+
+
+def test_an_outage_within_a_long_lease_deposes_nobody() -> None:
+    """It is trusted for longer than silence counts, while Redis is away for the agent as well."""
+    bench = SchedulerStepper(lease_ms=120_000)
+    until_ns = bench.clock.now_ns + 2 * VAIN_NS
+    bench.board.publish_term(replace(TERM, trusted_until_ns=until_ns + 10 * S))
+    while bench.clock.now_ns < until_ns:
+        if isinstance(bench.step, RunScript):
+            bench.clock.now_ns += S
+            bench.raise_(StoreUnavailableError("no answer in time"))
+        else:
+            bench.pass_ms(400)
+    assert bench.board.header.vain_epoch == 0
+    stay_unanswered(bench, 40 * S)
+
+    assert bench.board.header.vain_epoch == TERM.epoch
+
+
 def test_what_is_put_off_is_bounded_and_survives_a_clock_that_is_set_back() -> None:
     """The memory of refusals must neither grow for ever nor hold a schedule for hours."""
     known = PutOff()
