@@ -107,7 +107,7 @@ local function live_ended(schedule, outcome)
 end
 
 -- Unfinished runs of `schedule`, and what it is called now: one that was renamed leaves `>` and its new id, for the runs
--- that began under the old one. What is left of it goes with the last of them.
+-- that began under the old one. Not all of them are listed, so that it outlives the last one that is; see purge in lives.
 local function live_lines(schedule)
   local live, former = keys.schedule_live, {}
   local lines = schedule ~= '' and redis.pcall('HGET', live, schedule)
@@ -252,8 +252,8 @@ local function live_remove(schedule, id, outcome)
   schedule = schedule or string.match(id, '^([^@!]+)[@!]') or ''
   if schedule == '' then return end -- most runs
   local own = string.match(id, '^([^@!#]+)@%d+$') or string.match(id, '^([^@!]+)!initial$')
-  local lines, former
-  lines, schedule, former = live_lines(schedule)
+  local lines
+  lines, schedule = live_lines(schedule)
   if outcome == 'ok' and string.find(id, '^[^@!]+[@!][^/]*$') then -- no child
     pcall(keep_promise, schedule, id)
   elseif outcome ~= 'dead' and outcome ~= 'expired' and outcome ~= 'rejected' then -- its end was asked for
@@ -275,7 +275,7 @@ local function live_remove(schedule, id, outcome)
     from, to = string.find(lines, ' ' .. id, to + 1, true)
   end
   if lines == '' then
-    redis.call('HDEL', keys.schedule_live, schedule, unpack(former))
+    redis.call('HDEL', keys.schedule_live, schedule)
   elseif gone then
     redis.call('HSET', keys.schedule_live, schedule, lines)
   end

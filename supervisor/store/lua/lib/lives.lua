@@ -64,8 +64,10 @@ local function recall(memory)
 end
 
 -- Whether a run that began under this name goes on, as far as runs are listed; after a rename, in the list of the new one.
-local function has_runs(id)
+-- Those that are not listed, as below a run that ended, may end under a former name for as long as a tree is remembered.
+local function has_runs(id, is_recent)
   local lines, _, former = live_lines(id)
+  if #former > 0 and is_recent then return true end
   for _, line in ipairs(unfinished_of(lines or '')) do
     if #former == 0 or string.match(line, '^%S+ ([^@!]+)') == id then return true end
   end
@@ -87,27 +89,19 @@ local function purge(now, rounds)
     cursor = page[1]
     for i = 1, #page[2], 2 do
       local memory = recall(page[2][i + 1])
-      if (not memory or memory.at < now - REMEMBERED_MS) and not has_runs(page[2][i]) then
-        forgotten = math.max(forgotten, memory and memory.revision or 0)
-        redis.call('HDEL', gone, page[2][i])
-        redis.call('HDEL', keys.schedule_live, page[2][i])
+      if not memory or memory.at < now - REMEMBERED_MS then
+        if not has_runs(page[2][i], memory and memory.at >= now - FLOOR_MS) then
+          forgotten = math.max(forgotten, memory and memory.revision or 0)
+          redis.call('HDEL', gone, page[2][i])
+          redis.call('HDEL', keys.schedule_live, page[2][i])
+        elseif memory and memory.paused .. memory.state ~= '' then -- nothing restores these any more
+          redis.call('HSET', gone, page[2][i], string.match(page[2][i + 1], '^%d+ %d+ %d+ %x+ ') .. '0\n')
+        end
       end
     end
     if cursor == '0' then break end
   end
   redis.call('HSET', sets, '#purge', cursor, '#forgotten', whole(forgotten))
-end
-
--- Runs that began under another name end under it: leave word of what they belong to now (see live_lines in live), also
--- where none are listed, as under `allow`.
-local function forward(old, new, lines)
-  for line in string.gmatch(lines or '- -', '[^\n]+') do
-    if string.match(line, '^%S+ ([^@!]+)') ~= new then
-      redis.call('HSET', keys.schedule_live, old, '>' .. new)
-      return
-    end
-  end
-  redis.call('HDEL', keys.schedule_live, old)
 end
 
 -- A schedule that was called `former` has a new name: what ran beside the plan is remembered by ids that have the old one.
@@ -169,7 +163,8 @@ local function take_over(id, renamed, now)
   if lines then
     redis.call('HSET', keys.schedule_live, id, lines)
   end
-  forward(renamed, id, lines)
+  -- Runs that began under another name end under it: leave word of what they belong to now (see live_lines in live).
+  redis.call('HSET', keys.schedule_live, renamed, '>' .. id)
   local expected = inform('HGET', keys.schedule_expected, renamed)
   if expected then
     inform('HSET', keys.schedule_expected, id, expected)

@@ -19,7 +19,8 @@ for i = FIRST, #ARGV, 2 do
   local record = redis.call('HGET', keys.schedule_def, id)
   local revision, _, set = definition_of(record)
   if not record then
-    code = redis.call('HEXISTS', keys.schedule_gone, id) == 1 and 'GONE' or 'UNKNOWN'
+    local memory = recall(redis.call('HGET', keys.schedule_gone, id))
+    code = memory and memory.at >= now - REMEMBERED_MS and 'GONE' or 'UNKNOWN'
   elseif set ~= 'dynamic' then
     code = 'CLASH'
   elseif ARGV[i + 1] ~= '' and ARGV[i + 1] ~= revision then

@@ -9,7 +9,8 @@
 --          nominal times wait, the first of them separated by blanks, when it was removed (within the last day), why its
 --          definition cannot be used (or empty), and what it expects of its runs (or empty)
 if not_whole(buffered) then return refuse('buffered') end
-local reply = { whole(now_ms()) }
+local now, DAY_MS = now_ms(), 86400000
+local reply = { whole(now) }
 for i = FIRST, #ARGV do
   local id, n = ARGV[i], #reply
   local buffer = keys.schedule_buffer(id)
@@ -24,6 +25,7 @@ for i = FIRST, #ARGV do
   reply[n + 9] = table.concat(redis.call('LRANGE', buffer, 0, tonumber(buffered) - 1), ' ')
   reply[n + 11] = string.match(redis.call('HGET', keys.schedule_invalid, id) or '', '\n(.*)$') or ''
   reply[n + 12] = redis.call('HGET', keys.schedule_expected, id) or ''
-  reply[n + 10] = string.match(redis.call('HGET', keys.schedule_gone, id) or '', '^%d+') or ''
+  local removed = natural(string.match(redis.call('HGET', keys.schedule_gone, id) or '', '^%d+'))
+  reply[n + 10] = removed and removed >= now - DAY_MS and whole(removed) or ''
 end
 return reply

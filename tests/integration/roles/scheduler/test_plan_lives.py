@@ -9,7 +9,8 @@ import pytest
 
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.core.schedules.triggers import trigger_of
-from supervisor.store.schedules.definitions import Definitions
+from supervisor.store.schedules.definitions import Definitions, DeleteCode
+from supervisor.store.schedules.reads import Views
 from supervisor.store.wire.envelope import unpack
 from supervisor.testing.world import EPOCH_MS, S
 from tests.integration.roles.scheduler.planned import FOR_HOURS, TEMPLATE, Planned, every, planned
@@ -212,5 +213,12 @@ def test_a_run_that_outlives_the_memory_of_its_former_name_ends_under_the_new_on
         plan.advance(5)
         assert plan.fired("b") == [2.0 * HOUR]
         delete(plan, *[f"nobody-{n}" for n in range(100)])
-        assert plan.server.store.raw.hkeys(plan.keys.schedule_gone) == []
+        raw = plan.server.store.raw
+        assert raw.hkeys(plan.keys.schedule_gone) == [b"a"]  # runs of it that nobody lists may go on
+        assert (raw.hget(plan.keys.schedule_gone, "a") or b"").endswith(b" 0\n")
+        assert plan.run(Views(plan.keys).inspect(["a"]))[0].removed_ms is None
+        assert plan.run(Definitions(plan.keys).delete([("a", None)])).results[0][0] is DeleteCode.UNKNOWN
+        for _ in range(90):
+            pass_a_day(plan)
+        assert raw.hkeys(plan.keys.schedule_gone) == []
         assert plan.server.store.raw.hexists(plan.keys.schedule_live, "a") == 0

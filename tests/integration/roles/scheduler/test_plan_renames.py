@@ -6,16 +6,17 @@ import pytest
 
 from supervisor.core.effects import drive
 from supervisor.core.election.lease import Term
-from supervisor.core.model import Kind, ScheduleDef, Template, When
+from supervisor.core.model import Kind, Outcome, ScheduleDef, Template, When
 from supervisor.operations import apply
+from supervisor.store.queues.control import QueueControl
 from supervisor.store.schedules.backfills import BackfillCalls, Request
 from supervisor.store.schedules.definitions import BeginCode, Change, DefineCode, Definitions
 from supervisor.store.schedules.reads import Views
 from supervisor.store.wire.codec import text
 from supervisor.testing.world import EPOCH_MS
 from tests.integration.roles.scheduler.planned import TEMPLATE, Planned, every, planned
-from tests.integration.roles.scheduler.test_plan_following import after
-from tests.integration.roles.scheduler.test_plan_lives import delete
+from tests.integration.roles.scheduler.test_plan_following import after, end_with, run_of
+from tests.integration.roles.scheduler.test_plan_lives import delete, pass_a_day
 
 
 def every_ten(name: str, **fields: object) -> ScheduleDef:
@@ -228,6 +229,53 @@ def test_a_follower_waits_with_the_rename_of_what_it_follows_while_a_leader_is_b
         work(plan)
         plan.until(33)
         assert plan.fired("f") == [10, 20]
+
+
+def requeue(plan: Planned, run_id: str) -> None:
+    plan.run(QueueControl(plan.keys).requeue("default", [run_id]))
+    assert run_id in plan.fetch()
+
+
+@pytest.mark.parametrize("days", [0, 1, 89])
+@pytest.mark.parametrize("left", ["a child", "a dead run"])
+def test_what_is_left_of_the_old_name_is_followed_after_the_last_listed_run_of_it(left: str, days: int) -> None:
+    """The word of the new name went with that one, or a day after the rename."""
+    with planned(every(1000, "far")) as plan:
+        plan.upsert(every(10, overlap="skip"), after())
+        plan.until(15)
+        if left == "a child":
+            end_with(plan, *plan.fetch(), "a")
+        else:
+            plan.finish(outcome=Outcome.DEAD)
+        plan.until(21)
+        plan.fetch()
+        plan.upsert(every(10, "new", overlap="skip", renamed_from="s"), after("new"))
+        plan.end(run_of(20))
+        for _ in range(days):
+            pass_a_day(plan)
+        if left == "a child":
+            plan.end(f"{run_of(10)}/a")
+        else:
+            requeue(plan, run_of(10))
+            plan.end(run_of(10))
+        plan.advance(1)
+        assert plan.fired("b") == [20, 10]
+
+
+def test_a_dead_run_is_followed_also_if_its_schedule_has_its_former_name_again() -> None:
+    """Where runs of that name alone were listed, nothing told what the other one had become."""
+    with planned(every(1000, "far")) as plan:
+        plan.upsert(every(10, overlap="skip", max_running=3), after())
+        plan.until(15)
+        plan.fetch()
+        plan.upsert(every(10, "new", overlap="skip", max_running=3, renamed_from="s"), after("new"))
+        plan.until(25)
+        plan.finish(outcome=Outcome.DEAD)
+        plan.upsert(every(10, overlap="skip", max_running=3, renamed_from="new"), after())
+        requeue(plan, run_of(20, "new"))
+        plan.end(run_of(20, "new"))
+        plan.advance(1)
+        assert plan.fired("b") == [20]
 
 
 def test_what_a_configuration_defines_is_renamed_by_no_apply_and_may_be_followed() -> None:

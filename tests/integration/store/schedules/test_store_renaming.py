@@ -68,7 +68,7 @@ def test_a_run_of_the_old_name_frees_the_slot_of_the_new_one(
 
     assert is_asked(world, former)
     assert live(world, former) == 0
-    assert not world.raw.exists(world.keys.schedule_live)
+    assert not world.raw.hexists(world.keys.schedule_live, former)
 
 
 def test_a_run_of_the_old_name_that_crashes_for_good_frees_the_slot_too(world: StoreCalls, term: LeaseView) -> None:
@@ -163,7 +163,7 @@ def test_a_trigger_with_a_key_runs_once_whatever_its_schedule_is_called(world: S
 
 
 def test_what_a_name_leaves_behind_is_forgotten_with_it(world: StoreCalls, term: LeaseView) -> None:
-    """Its runs were cancelled, so that nobody said that they ended: a day later nothing is left of it."""
+    """Its runs were cancelled, so that nobody said that they ended: 90 days later nothing is left of it."""
     rename(world, term, "old", "new")
     world.cancel(running(world))
     aged = world.raw.hget(world.keys.schedule_gone, "old")
