@@ -65,7 +65,7 @@ end
 local function add(d, set, now)
   local id, timing = d.id, d.timing
   local memory = inherit(d, set == 'dynamic', now)
-  local mark, seeded = now, redis.call('HGET', keys.schedule_mark, id)
+  local mark, seeded, was_to_pause = now, redis.call('HGET', keys.schedule_mark, id), false
   if memory and (memory.is_direct or memory.at >= now - REMEMBERED_MS) then
     mark = memory.is_direct and memory.timing == timing and memory.mark or math.max(memory.mark, now)
     if memory.state ~= '' then
@@ -76,6 +76,7 @@ local function add(d, set, now)
     if memory.paused ~= '' then
       redis.call('HSET', keys.schedule_paused, id, memory.paused)
     end
+    was_to_pause = memory.is_to_pause
     begin_without(d, nil)
   end
   if followed_by(d.json) then
@@ -89,7 +90,7 @@ local function add(d, set, now)
     end
   end
   redis.call('HSET', keys.schedule_mark, id, moment(seeded) or whole(mark))
-  return whole((memory and memory.revision or forgotten_revision()) + 1)
+  return whole((memory and memory.revision or forgotten_revision()) + 1), was_to_pause
 end
 
 -- Under `allow` no list of unfinished runs is kept: a policy that needs one begins with those that are still there, also
@@ -141,12 +142,12 @@ local function retime(d, revision, now)
   end
 end
 
--- A definition that says `paused` pauses when it begins to say so: whoever resumes it is not overruled by a reload. A person's
--- pause that ends by itself goes on beside it.
-local function pause_by_definition(d, old_json, now)
+-- A definition that says `paused` pauses when it begins to say so: whoever resumes it is not overruled by a reload, nor by a
+-- rename. A person's pause that ends by itself goes on beside it.
+local function pause_by_definition(d, old_json, was_to_pause, now)
   local id, paused = d.id, redis.call('HGET', keys.schedule_paused, d.id)
   if d.pause ~= '' then
-    if (not paused or end_of(paused)) and not is_top_level(old_json, 'paused', true) then
+    if (not paused or end_of(paused)) and not (was_to_pause or is_top_level(old_json, 'paused', true)) then
       pause(id, string.sub(d.pause, 2), 'definition', '', now)
       if paused and not is_suspension(paused) then
         put_beside(id, paused)
@@ -170,9 +171,9 @@ local function define(i, set, now)
   if revision and (old_set == 'dynamic') ~= (set == 'dynamic') then return 'CLASH', revision end
   if old_json == json then return 'UNCHANGED', revision end
   if expected ~= '' and expected ~= (revision or '0') then return 'CONFLICT', revision or '0' end
-  local code, new_revision = 'CREATED', nil
+  local code, new_revision, was_to_pause = 'CREATED', nil, false
   if not revision then
-    new_revision = add(d, set, now)
+    new_revision, was_to_pause = add(d, set, now)
   else
     code, new_revision = 'CHANGED', whole(tonumber(revision) + 1)
     redis.call('HDEL', keys.schedule_invalid, id)
@@ -193,7 +194,7 @@ local function define(i, set, now)
   list_follower(id, old_json, json)
   list_expectations(id, json, now)
   redis.call('HSET', keys.schedule_def, id, new_revision .. '\n' .. timing .. '\n' .. set .. '\n' .. json)
-  pause_by_definition(d, old_json, now)
+  pause_by_definition(d, old_json, was_to_pause, now)
   look_at(id, set == 'dynamic' and 'upsert' or 'declare', now)
   return code, new_revision
 end

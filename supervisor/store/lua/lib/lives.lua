@@ -34,18 +34,21 @@ end
 local function life_of(id, now)
   local revision, timing, _, json = definition_of(redis.call('HGET', keys.schedule_def, id))
   return { at = now, revision = tonumber(revision or 0), mark = mark_of(id), timing = timing or '0', json = json,
+    is_to_pause = string.find(json or '', '"paused":true', 1, true) ~= nil and is_top_level(json, 'paused', true),
     paused = redis.call('HGET', keys.schedule_paused, id) or '', state = redis.call('HGET', keys.schedule_state, id) or '' }
 end
 
 -- Take a schedule out, and remember for a day what adding it again restores. Runs that are unfinished go on.
--- A memory: at, revision, watermark, timing digest and the length of the pause; then the pause and the state.
-local function bury(id, now)
+-- A memory: at, revision, watermark, timing digest and the length of the pause, with a zero before it if the definition says
+-- `paused`; then the pause and the state. `is_over`: it was completed, and what begins under its id is another one.
+local function bury(id, now, is_over)
   local life = life_of(id, now)
   list_follower(id, life.json, nil)
   keep_floor(id, life.json, REMEMBERED_MS)
   list_expectations(id, '', now)
   redis.call('HSET', keys.schedule_gone, id, whole(now) .. ' ' .. whole(life.revision) .. ' ' .. whole(life.mark) .. ' '
-    .. life.timing .. ' ' .. whole(#life.paused) .. '\n' .. life.paused .. settled(life.state))
+    .. life.timing .. ' ' .. (life.is_to_pause and not is_over and '0' or '') .. whole(#life.paused) .. '\n'
+    .. life.paused .. settled(life.state))
   for _, hash in ipairs({ keys.schedule_def, keys.schedule_mark, keys.schedule_paused, keys.schedule_state, keys.schedule_wait,
     keys.schedule_invalid }) do
     redis.call('HDEL', hash, id)
@@ -60,6 +63,7 @@ local function recall(memory)
   if not at then return nil end
   local length = tonumber(size)
   return { at = tonumber(at), revision = tonumber(revision), mark = tonumber(mark), timing = timing,
+    is_to_pause = string.find(size, '^0%d') ~= nil,
     paused = string.sub(rest, 1, length), state = string.sub(rest, length + 1) }
 end
 

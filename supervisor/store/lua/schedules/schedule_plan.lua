@@ -42,7 +42,7 @@ local function delete(id)
   redis.call('HDEL', keys.schedule_live, id)
   redis.call('HDEL', keys.schedule_state, id)
   redis.call('HDEL', keys.schedule_paused, id)
-  bury(id, now)
+  bury(id, now, true)
   deleted = deleted + 1
 end
 

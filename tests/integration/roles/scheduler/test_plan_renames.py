@@ -64,6 +64,54 @@ def test_a_renamed_schedule_that_is_added_again_keeps_its_pause_and_its_count(fo
         assert plan.state("new").counters.fired == 3
 
 
+@pytest.mark.parametrize(
+    ("steps", "is_resumed"),
+    [
+        ("renamed", True),
+        ("renamed back", True),
+        ("removed, added", True),
+        ("removed, renamed", True),
+        ("removed, added", False),
+        ("edited, renamed", True),
+    ],
+)
+def test_no_rename_and_no_deploy_without_a_schedule_undoes_a_resume(steps: str, *, is_resumed: bool) -> None:
+    """Of a definition that says ``paused``; one that begins to say so pauses."""
+    with planned(every(1000, "far")) as plan:
+        plan.upsert(every_ten("a", paused=True))
+        plan.until(5)
+        if is_resumed:
+            plan.run(plan.control.resume(["a"]))
+        name = "b" if steps.endswith("renamed") else "a"
+        if steps == "edited, renamed":
+            plan.upsert(every_ten("a"))
+        elif steps == "renamed back":
+            plan.upsert(every_ten("b", paused=True, renamed_from="a"))
+            delete(plan, "b")
+        elif steps != "renamed":
+            delete(plan, "a")
+        plan.upsert(every_ten(name, paused=True, renamed_from="a" if name == "b" else ""))
+        plan.until(25)
+
+        is_paused_now = not is_resumed or steps.startswith("edited")
+        assert is_paused(plan, name) == is_paused_now
+        assert plan.fired(name) == ([] if is_paused_now else [10, 20])
+
+
+def test_a_schedule_that_was_completed_and_comes_again_is_paused_as_its_definition_says() -> None:
+    """It is another one, whatever somebody did with the one before."""
+    with planned(every(1000, "far")) as plan:
+        plan.upsert(every_ten("a", paused=True, max_runs=1, retain_completed_ms=0))
+        plan.run(plan.control.resume(["a"]))
+        plan.until(12)
+        plan.finish()
+        plan.until(100)
+        plan.upsert(every_ten("a", paused=True, max_runs=1, retain_completed_ms=0))
+
+        assert plan.fired("a") == [10]
+        assert is_paused(plan, "a")
+
+
 @pytest.mark.parametrize("first", ["removed", "added"])
 @pytest.mark.parametrize("name", ["old", "new"])
 def test_a_rename_that_is_rolled_back_goes_on_from_the_new_name(first: str, name: str) -> None:
