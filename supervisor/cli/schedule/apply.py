@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from supervisor.core.errors import EXIT_FAILED, EXIT_OK, ConfigError, Problem
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.diff import DefinitionDifference
 from supervisor.operations import apply as operations
-from supervisor.operations.apply import ApplyResult
+from supervisor.operations.apply import ApplyPlan, ApplyResult
 from supervisor.trust import is_directory
 
 REFUSED_SHOWN = 50
@@ -89,6 +90,7 @@ def apply(
         definitions = _validated(connection, loaded, read, name=str(file), form=form)
         with progress("comparing", len(definitions)) as advance:
             plan = connection.ask(operations.plan, definitions, labels=dict(labels) if prune else None, tell=advance)
+        _note_new(plan)
         if dry_run:
             same = DefinitionDifference.UNCHANGED.value
             rows = [each for each in plan.rows() if not is_table() or each["difference"] != same]
@@ -172,7 +174,17 @@ def _note_past(definitions: tuple[ScheduleDef, ...]) -> None:
     from supervisor.core.schedules.lints import never_due
 
     now_ms = SystemClock().wall_ms()
-    found = ((each.id, never_due(each, now_ms=now_ms)) for each in definitions)
+    _say_notes((each.id, never_due(each, now_ms=now_ms)) for each in definitions)
+
+
+def _note_new(plan: ApplyPlan) -> None:
+    from supervisor.core.schedules.lints import begins_anew
+
+    new = [each.change for each in plan.compared if each.difference is DefinitionDifference.CREATED]
+    _say_notes((each.definition.id, begins_anew(each.definition)) for each in new if each is not None)
+
+
+def _say_notes(found: Iterable[tuple[str, str | None]]) -> None:
     notes = [f"note: {name} {note}" for name, note in found if note is not None]
     for note in notes[:NOTES_MAX]:
         say(note, err=True)

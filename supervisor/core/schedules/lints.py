@@ -90,6 +90,16 @@ def never_due(definition: ScheduleDef, *, now_ms: int) -> str | None:
     return "is not due any more: every time that it names has passed"
 
 
+def begins_anew(definition: ScheduleDef) -> str | None:
+    """Return a note where all runs of a dynamic schedule come again: it is deleted, and its file applied once more."""
+    if definition.max_runs is None or definition.retain_completed_ms != DEFAULTS["retain_completed_ms"]:
+        return None
+    return (
+        f"is deleted 7 days after its {definition.max_runs} runs, and runs as often again when applied after that: "
+        "set retain_completed to how long its file is applied, up to 3660d"
+    )
+
+
 def _has_ended(definition: ScheduleDef, now_ms: int) -> bool:
     return definition.end_at_ms is not None and definition.end_at_ms < now_ms
 

@@ -273,6 +273,17 @@ def test_it_says_which_schedule_will_never_be_due(desk: ClusterWithJobs) -> None
     assert "later" not in result.err
 
 
+def test_it_says_which_new_schedule_would_run_all_its_runs_again(desk: ClusterWithJobs) -> None:
+    """Each deploy applies the file, and seven days after the runs nothing is known of them."""
+    text = "trial: {job: report.make, every: 1d, max_runs: 5}\nkept: {job: report.make, every: 1d, max_runs: 5, "
+    file = desk.write("s.yaml", text + "retain_completed: 3660d}\n")
+    told = "note: trial is deleted 7 days after its 5 runs, and runs as often again when applied after that"
+    for words in (["--dry-run"], []):
+        result = desk.tenure("apply", "-f", file, *words)
+        assert (result.code, told in result.err, "kept" in result.err) == (0, True, False)
+    assert told not in desk.tenure("apply", "-f", file).err
+
+
 def test_it_says_what_jobs_were_checked_against(desk: ClusterWithJobs) -> None:
     """Without job modules only names can be checked."""
     result = desk.tenure("apply", "-f", desk.write("s.yaml", YAML))
