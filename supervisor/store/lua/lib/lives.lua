@@ -146,7 +146,11 @@ local function latest_life(d, own, now)
     local is_there = name and redis.call('HEXISTS', keys.schedule_def, name) == 1
     local later = is_there and life_of(name, now) or recall(name and redis.call('HGET', keys.schedule_gone, name))
     if not later or later.at < (life and life.at or 0) then break end
-    if is_there and (later.timing ~= d.timing or job_of(later.json) ~= job_of(d.json)) then break end
+    local is_other = is_there and job_of(later.json) ~= job_of(d.json)
+    if is_other and life then
+      life.is_to_pause = false -- whoever resumed it meant what goes on under the new name
+    end
+    if is_other or is_there and later.timing ~= d.timing then break end
     keep_name(id, name)
     later.state = settled(later.state)
     life, name = later, not is_there and successor_of(name)

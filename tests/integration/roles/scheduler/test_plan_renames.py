@@ -98,6 +98,19 @@ def test_no_rename_and_no_deploy_without_a_schedule_undoes_a_resume(steps: str, 
         assert plan.fired(name) == ([] if is_paused_now else [10, 20])
 
 
+def test_another_job_under_a_former_name_is_paused_as_its_definition_says() -> None:
+    """Somebody resumed what goes on under the new name, and nobody this one."""
+    with planned(every(1000, "far")) as plan:
+        plan.upsert(every_ten("a", paused=True))
+        plan.run(plan.control.resume(["a"]))
+        plan.upsert(every_ten("b", paused=True, renamed_from="a"))
+        plan.upsert(every_ten("a", paused=True, template=Template(job="other.job", kind=Kind.SYNC)))
+        plan.until(15)
+
+        assert (is_paused(plan, "a"), is_paused(plan, "b")) == (True, False)
+        assert (plan.fired("a"), plan.fired("b")) == ([], [10])
+
+
 def test_a_schedule_that_was_completed_and_comes_again_is_paused_as_its_definition_says() -> None:
     """It is another one, whatever somebody did with the one before."""
     with planned(every(1000, "far")) as plan:
