@@ -38,7 +38,7 @@ KEY_TABLE = (
     KeyRow("schedule_paused", "schedule:paused", "hash", "schedules", "schedules", "their removal"),
     KeyRow("schedule_wait", "schedule:wait", "hash", "schedules", "schedules", "their removal"),
     KeyRow("schedule_invalid", "schedule:invalid", "hash", "schedules", "schedules that cannot be used", "their next reading"),
-    KeyRow("schedule_live", "schedule:live", "hash", "unfinished runs, names of 90 d before a rename", "1,000 lines a schedule", "the end of a run, removals"),
+    KeyRow("schedule_live", "schedule:live", "hash", "unfinished runs, former names of 90 d", "1,000 lines a schedule", "the end of a run, removals"),
     KeyRow("schedule_buffer", "schedule:buf:<schedule>", "list", "buffered times", "buffer_limit, 1,000 by default", "fires"),
     KeyRow("schedule_after", "schedule:after", "hash", "schedules that follow others", "100 ids for each", "their removal"),
     KeyRow("schedule_expected", "schedule:expected", "hash", "schedules with expectations", "schedules", "their removal"),

@@ -95,7 +95,7 @@ def begins_anew(definition: ScheduleDef) -> str | None:
     if definition.max_runs is None or definition.retain_completed_ms != DEFAULTS["retain_completed_ms"]:
         return None
     return (
-        f"is deleted 7 days after its {definition.max_runs} runs, and runs as often again when applied after that: "
+        "is deleted 7 days after the last run of max_runs, and runs as often again when applied after that: "
         "set retain_completed to how long its file is applied, up to 3660d"
     )
 
