@@ -1,7 +1,8 @@
 """Periodic tasks of the agent, performed one after the other between two beats of its main thread.
 
 Guarantees
-    Beats go first, and between the calls of other tasks: a slow Redis makes each of them long.
+    Beats go first, and between the calls of other tasks: a slow Redis makes each of them long. Between those of the
+    reaper beats of other replicas are read too, so that no silence is forgotten meanwhile.
     A task that Redis refuses, or has no memory for, is reported once and tried again each second; the others go on. One
     that it does not answer ends the round: they wait with it, and come before it in the next.
 """
@@ -73,7 +74,7 @@ class Duties:
             self._publishing,
             *(_Scheduled(task) for task in others),
         ]
-        sessions.reaper.between = self.beat_between
+        sessions.reaper.between = self._between
 
     def next_ns(self) -> int:
         """Return when the next task is due."""
@@ -130,6 +131,15 @@ class Duties:
         """Beat if that is due, before the next call of a task that makes many; one under way is not due."""
         if self._clock.elapsed_ns() >= self._beating.due_ns:
             self._do(self._beating)
+
+    def _between(self) -> None:
+        """Beat if that is due, and see whether others do."""
+        self.beat_between()
+        if self._sessions.watch.needs_reading(now_ns := self._clock.elapsed_ns()):
+            try:
+                self._sessions.observe(now_ns)
+            except StoreRefusedError:
+                self._sessions.watch.interrupted()  # its own task reports that
 
 
 PERIOD_NS = 60_000 * MILLISECOND_NS

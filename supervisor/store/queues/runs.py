@@ -29,7 +29,7 @@ from supervisor.store.queues.reads import (
     parse_unserved,
 )
 from supervisor.store.scripts import Argument, Call
-from supervisor.store.wire.codec import chunks, number, text
+from supervisor.store.wire.codec import chunks, is_text, number, text
 from supervisor.store.wire.envelope import pack
 from supervisor.store.wire.poll import DEAD_CAP, HISTORY, FetchedRun, TurnCalls
 
@@ -171,9 +171,12 @@ class Queues(TurnCalls, QueueReads):
         return self._call("held", args, paged(4, lambda _, run_id, at, ms: (text(run_id), number(at), number(ms))))
 
     def orphans(self, *, queue: str, cursor: str = "0") -> Call[Page[tuple[str, str, int]]]:
-        """Read session, id and attempt of the runs of ``queue`` that no open or dying session holds."""
+        """Read session, id and attempt of the runs of ``queue`` that no open or dying session holds.
+
+        Names that no call can carry back are left out: nobody could give these back, and each sweep would try.
+        """
         args = {"session": "", "queue": check_name("queue", queue), "cursor": cursor}
-        return self._call("held", args, paged(4, lambda who, run_id, at, _: (text(who), text(run_id), number(at))))
+        return self._call("held", args, _orphans)
 
     def executing(self, cursor: str = "0") -> Call[Page[str]]:
         """Read of which queues something is executed."""
@@ -242,6 +245,15 @@ def _enqueued(ids: Sequence[str], reply: bytes) -> list[Enqueued]:
         )
         for run_id, digit in zip(ids, digits, strict=True)
     ]
+
+
+def _orphans(reply: Any) -> Page[tuple[str, str, int]]:
+    items = [
+        (text(session), text(run_id), number(attempt))
+        for session, run_id, attempt, _ in chunks(reply[1:], 4)
+        if is_text(session) and is_text(run_id)
+    ]
+    return Page(text(reply[0]), items)
 
 
 def _released(reply: Any) -> Released:

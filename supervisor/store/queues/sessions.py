@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from supervisor.store.scripts import Call, CallBuilder
-from supervisor.store.wire.codec import foreign_number, pairs, text, texts
+from supervisor.store.wire.codec import foreign_number, is_text, pairs, text, texts
 
 INFO_TTL_MS = 30 * 86_400_000  # longer than an outage in which a session stays open: beats do not bring it back
 _JOBS_PAGE = 1000
@@ -56,7 +56,7 @@ class Sessions(CallBuilder):
 
     def dying(self) -> Call[list[str]]:
         """Read the sessions that are condemned and not buried: someone must give their runs back."""
-        return self._call("set_read", {}, lambda r: sorted(texts(filter(_is_text, r))), keys={"set": self.keys.dying})
+        return self._call("set_read", {}, lambda r: sorted(texts(filter(is_text, r))), keys={"set": self.keys.dying})
 
     def bury(self, session: str) -> Call[None]:
         """Forget a condemned session whose runs have been given back."""
@@ -81,7 +81,7 @@ class Sessions(CallBuilder):
         """Read every open session with its beat counter. Last in the class: it hides the type of this name."""
         return self._hash(
             self.keys.sessions,
-            lambda r: {text(name): foreign_number(counter) or 0 for name, counter in pairs(r) if _is_text(name)},
+            lambda r: {text(name): foreign_number(counter) or 0 for name, counter in pairs(r) if is_text(name)},
         )
 
 
@@ -91,12 +91,3 @@ def check_session(session: str) -> str:
     assert session.isprintable(), session
     assert not set(session) & {"|", " "}, session
     return session
-
-
-def _is_text(name: bytes) -> bool:
-    """Return whether a call can carry ``name`` back: none of another form is a session's."""
-    try:
-        name.decode()
-    except UnicodeDecodeError:
-        return False
-    return True

@@ -33,6 +33,15 @@ def text(value: Any) -> str:
     return "" if value is None else str(value)
 
 
+def is_text(value: bytes) -> bool:
+    """Return whether a call can carry a reply's ``value`` back: a name of another form is none of ours."""
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def cut(words: str, length_max: int = WORDS_MAX) -> str:
     """Return ``words`` that a person wrote, as far as they are shown: who writes to Redis knows no limit."""
     return words[:length_max]

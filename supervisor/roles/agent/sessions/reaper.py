@@ -16,18 +16,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from itertools import islice
+from typing import Any, TypeVar
 
 from supervisor.core.effects import Call, Reporter
 from supervisor.core.errors import StoreRefusedError
 from supervisor.core.model import Release
 from supervisor.core.supervision.crash_blame import Death, HeldRun, assign
 from supervisor.core.supervision.scoreboard import Inflight
+from supervisor.store.queues.reads import Page
 from supervisor.store.queues.runs import RELEASE_MAX, Queues
 from supervisor.store.queues.sessions import Sessions
 
+T = TypeVar("T")
 ORPHAN = "no session held it"
+SWEEP_CALLS = 100
+"""Steps of a sweep that are made at a time: whoever writes to Redis can make any number necessary."""
+
 _HOW = {Death.NODE_LOST: "its replica vanished", Death.STOPPED: "stopped"}
 
 
@@ -51,6 +58,7 @@ class Reaper:
         self.between: Callable[[], None] = lambda: None
         self._send = run
         self._refused: set[str] = set()  # queues, by the last call about each
+        self._sweep: Iterator[None] | None = None  # what is left of a round
         self._sessions = sessions
         self._queues = queues
         self._dead_cap = dead_cap
@@ -92,9 +100,15 @@ class Reaper:
             self._reclaimed(session, death.value, how, reasons)
         return True
 
-    def sweep_orphans(self) -> None:
-        """Give back runs of sessions that are neither open nor dying: nobody else ever would."""
-        self._in_each_queue(self._sweep)
+    def sweep_orphans(self) -> bool:
+        """Give back some runs of sessions that are neither open nor dying; return whether a round is over.
+
+        Nobody else ever would.
+        """
+        sweep, self._sweep = self._sweep or self._orphans(), None  # begun anew if a call raises
+        is_over = sum(1 for _ in islice(sweep, SWEEP_CALLS)) < SWEEP_CALLS
+        self._sweep = None if is_over else sweep
+        return is_over
 
     def forget(self, cursor: str) -> str:
         """Forget a page of queues, jobs and removed schedules that nobody needs; return where the next one begins."""
@@ -107,42 +121,45 @@ class Reaper:
         self.between()
         return self._send(call)
 
-    def _in_each_queue(self, act: Callable[[str], None]) -> bool:
-        """Do ``act`` for each queue of which something is executed; return False if Redis refused one."""
-        is_whole, cursor = True, "0"
-        while True:
-            page = self._run(self._queues.executing(cursor=cursor))
-            for queue in page.items:
-                is_whole &= self._in_queue(act, queue)
+    def _pages(self, call: Callable[[str], Call[Page[T]]]) -> Iterator[list[T]]:
+        """Yield the items of each page of a long list."""
+        cursor = ""
+        while cursor != "0":
+            page = self._run(call(cursor or "0"))
+            yield page.items
             cursor = page.cursor
-            if cursor == "0":
-                return is_whole
 
-    def _in_queue(self, act: Callable[[str], None], queue: str) -> bool:
+    @contextmanager
+    def _in_queue(self, queue: str) -> Iterator[None]:
+        """Report that Redis refuses ``queue``, and note it."""
         try:
-            act(queue)
+            yield
         except StoreRefusedError as error:
             if error.concerns_client:
                 raise
             self._report("queue_refused", queue=queue, error=str(error), is_new=queue not in self._refused)
             self._refused.add(queue)
-            return False
-        self._refused.discard(queue)
-        return True
+        else:
+            self._refused.discard(queue)
 
-    def _sweep(self, queue: str) -> None:
-        cursor = "0"
-        while True:
-            page = self._run(self._queues.orphans(queue=queue, cursor=cursor))
+    def _orphans(self) -> Iterator[None]:
+        """Give back runs of orphans, of each queue of which something is executed; yield after each step."""
+        for queues in self._pages(self._queues.executing):
+            yield
+            for queue in queues:
+                with self._in_queue(queue):
+                    yield from self._orphans_in(queue)
+
+    def _orphans_in(self, queue: str) -> Iterator[None]:
+        for page in self._pages(lambda cursor: self._queues.orphans(queue=queue, cursor=cursor)):
+            yield
             by_session: dict[str, list[tuple[str, str, Release]]] = {}
-            for session, run_id, _attempt in page.items:
+            for session, run_id, _attempt in page:
                 by_session.setdefault(session, []).append((queue, run_id, Release.INTERRUPTED))
             for session, items in by_session.items():
-                self._release(session, items, ORPHAN)
-                self._reclaimed(session, "orphan", ORPHAN, {Release.INTERRUPTED.value: len(items)})
-            cursor = page.cursor
-            if cursor == "0":
-                return
+                if count := self._release(session, items, ORPHAN):  # else another agent did, or its process ended it
+                    self._reclaimed(session, "orphan", ORPHAN, {Release.INTERRUPTED.value: count})
+                yield
 
     def _reclaimed(self, session: str, death: str, how: str, reasons: Mapping[str, int]) -> None:
         runs, by_reason = sum(reasons.values()), dict(reasons)
@@ -156,34 +173,39 @@ class Reaper:
         All of it is read first: who is to blame depends on who else was there.
         """
         held: dict[HeldRun, None] = {}
-        is_whole = self._in_each_queue(lambda queue: held.update(dict.fromkeys(self._held(session, queue))))
+        seen: set[str] = set()
+        for queues in self._pages(self._queues.executing):
+            seen.update(queues)
+            for queue in queues:
+                with self._in_queue(queue):
+                    held.update(dict.fromkeys(self._held(session, queue)))
         by_queue: dict[str, list[tuple[str, str, Release]]] = {}
         for run, release in zip(held, judged(list(held)), strict=True):
             by_queue.setdefault(run.queue, []).append((run.queue, run.run_id, release))
         reasons: Counter[str] = Counter()
-
-        def release_all(queue: str) -> None:
-            self._release(session, by_queue[queue], how)
-            reasons.update(release.reason for _, _, release in by_queue[queue])
-
-        for queue in by_queue:
-            is_whole &= self._in_queue(release_all, queue)
-        return reasons, is_whole
+        for queue, items in by_queue.items():
+            with self._in_queue(queue):
+                self._release(session, items, how)
+                reasons.update(release.reason for _, _, release in items)
+        return reasons, self._refused.isdisjoint(seen)
 
     def _held(self, session: str, queue: str) -> Iterator[HeldRun]:
         """Yield the runs of one queue that a session holds, page by page to the end."""
-        cursor = ""
-        while cursor != "0":
-            page = self._run(self._queues.held(session=session, queue=queue, cursor=cursor or "0"))
-            for run_id, attempt, fetched_ms in page.items:
+        for page in self._pages(lambda cursor: self._queues.held(session=session, queue=queue, cursor=cursor)):
+            for run_id, attempt, fetched_ms in page:
                 yield HeldRun(queue, run_id, attempt, fetched_ms)
-            cursor = page.cursor
 
-    def _release(self, session: str, items: list[tuple[str, str, Release]], how: str) -> None:
+    def _release(self, session: str, items: list[tuple[str, str, Release]], how: str) -> int:
+        """Give runs of one queue back; return how many the session still held."""
+        count = 0
         for start in range(0, len(items), RELEASE_MAX):
             batch = items[start : start + RELEASE_MAX]
-            call = self._queues.release_runs(
-                session=session, items=batch, dead_cap=self._dead_cap, history=self._history, detail=how
+            released = self._run(
+                self._queues.release_runs(
+                    session=session, items=batch, dead_cap=self._dead_cap, history=self._history, detail=how
+                )
             )
-            if ended := self._run(call).ended:
-                self._report("runs_ended", runs=ended, how=how)
+            count += released.count
+            if released.ended:
+                self._report("runs_ended", runs=released.ended, how=how)
+        return count

@@ -29,6 +29,7 @@ FORGET_PERIOD_NS = 600_000 * MILLISECOND_NS
 FORGET_PAGE_NS = 1000 * MILLISECOND_NS
 DYING_PERIOD_NS = 10_000 * MILLISECOND_NS
 SWEEP_PERIOD_NS = 30_000 * MILLISECOND_NS
+SWEEP_SLICE_NS = 300 * MILLISECOND_NS  # while a round is not over: other tasks go on in between
 PUBLISH_PERIOD_NS = 300_000 * MILLISECOND_NS  # again now and then: a loss of a part of the data is found by nobody
 PUBLISH_MAX = 500
 
@@ -68,7 +69,7 @@ class SessionTasks:
         self.reclaiming = SessionTask("reclaim", NEVER_NS, self._reclaim)  # due when somebody died here
         self.watching = SessionTask("watch", self.beat_period_ns, self._watch_others)
         self.finishing = SessionTask("dying", DYING_PERIOD_NS, self._finish_dying)
-        self.sweeping = SessionTask("orphans", SWEEP_PERIOD_NS, lambda _: self.reaper.sweep_orphans())
+        self.sweeping = SessionTask("orphans", SWEEP_PERIOD_NS, self._sweep_orphans)
         self.forgetting = SessionTask("forget", FORGET_PERIOD_NS, self._forget)
         self.publishing = SessionTask("publish", PUBLISH_PERIOD_NS, self._publish)
         self.cards: Mapping[str, str] | None = None
@@ -100,19 +101,24 @@ class SessionTasks:
             )  # fmt: skip
             self.workers.mark_reclaimed(worker)
 
-    def _watch_others(self, now_ns: int) -> None:
-        """Find dead sessions of other replicas, by counters that stood still, and such of this one nobody saw die."""
+    def observe(self, now_ns: int) -> tuple[list[str], list[tuple[str, int]]]:
+        """Read all beats; return the sessions that are not this agent's, and of them those silent for a lease."""
         counters = self.run(self.sessions.list())
         answered_ns = self.clock.elapsed_ns()
         known = {*self.workers.live(), *(worker.session for worker in self.workers.dead())}
-        for session in counters:
+        silent = self.watch.reading(counters, ours=known, now_ns=now_ns, answered_ns=answered_ns)
+        return [session for session in counters if session not in known], silent
+
+    def _watch_others(self, now_ns: int) -> None:
+        """Find dead sessions of other replicas, by counters that stood still, and such of this one nobody saw die."""
+        strangers, silent = self.observe(now_ns)
+        for session in strangers:
             # No agent saw it die; or its death was judged, and a late request of it got through, or Redis went back.
-            if session not in known and self.workers.is_over(session):
+            if self.workers.is_over(session):
                 if self.workers.is_reclaimed(session):
                     self.reaper.reclaim(session, death=Death.NODE_LOST, how="its death was judged before")
                 else:
                     self.reaper.reclaim(session, death=Death.CRASHED)
-        silent = self.watch.reading(counters, ours=known, now_ns=now_ns, answered_ns=answered_ns)
         for session, counter in silent:
             self.reaper.reclaim(session, death=Death.NODE_LOST, counter=counter)
         due_ns = self.watch.due_ns()  # a lost replica is to be found a second after its lease at the latest
@@ -128,6 +134,10 @@ class SessionTasks:
         for session, since_ns in self._dying_since_ns.items():
             if self.workers.owns(session) or now_ns - since_ns >= self.session_lease_ns:
                 self.reaper.reclaim(session, death=Death.NODE_LOST)
+
+    def _sweep_orphans(self, _now_ns: int) -> None:
+        """Give back some of the runs that no session holds."""
+        self.sweeping.period_ns = SWEEP_PERIOD_NS if self.reaper.sweep_orphans() else SWEEP_SLICE_NS
 
     def _forget(self, _now_ns: int) -> None:
         """Forget a page of records that no other task removes."""
@@ -174,7 +184,7 @@ class SessionWatch:
         self._lease_ns = lease_ns
         self._predecessor = f"{predecessor}/" if predecessor else ""
         self._predecessor_ns = min(lease_ns, PREDECESSOR_PERIODS * period_ns)
-        self._gap_ns = GAP_PERIODS_MAX * period_ns
+        self._period_ns = period_ns
         self._seen: dict[str, _Seen] = {}
         self._read_ns = 0
 
@@ -189,7 +199,7 @@ class SessionWatch:
             now_ns: when Redis was asked; silence ends there at the latest.
             answered_ns: when it had answered, if later; silence begins there at the earliest.
         """
-        if now_ns - self._read_ns > self._gap_ns:
+        if now_ns - self._read_ns > GAP_PERIODS_MAX * self._period_ns:
             self._seen.clear()
         self._read_ns = now_ns
         known, self._seen = self._seen, {}
@@ -204,6 +214,10 @@ class SessionWatch:
             if now_ns >= self._lapse_ns(session, seen):
                 silent.append((session, counter))
         return silent
+
+    def needs_reading(self, now_ns: int) -> bool:
+        """Return whether it is time for a reading, or there will be a gap; never where nothing was seen."""
+        return bool(self._seen) and now_ns - self._read_ns >= self._period_ns
 
     def due_ns(self) -> int | None:
         """Return when the first session will have been silent for a lease, unless it beats; None without any."""

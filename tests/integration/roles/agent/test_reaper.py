@@ -10,10 +10,12 @@ from supervisor.core.model import Envelope, Kind, Outcome, Template
 from supervisor.core.supervision.crash_blame import Death
 from supervisor.core.supervision.scoreboard import Inflight, execution_hash
 from supervisor.core.supervision.states import RunState
-from supervisor.roles.agent.sessions.reaper import Reaper
+from supervisor.roles.agent.sessions.reaper import SWEEP_CALLS, Reaper
 from supervisor.store.queues.runs import EndedRun, Queues
 from supervisor.store.queues.sessions import Sessions
 from supervisor.store.wire.poll import Ack
+from tests.integration.roles.agent.test_agent_duties import LEASE_MS, Agent, live_for, pass_time
+from tests.kit.clock import FakeClock
 from tests.kit.servers import Server
 
 SESSION = "r1/worker-cpu-0/1"
@@ -157,6 +159,83 @@ def test_an_orphan_that_must_not_run_twice_is_reported(server: Server) -> None:
     bench.reaper.sweep_orphans()
 
     assert bench.told[0]["runs"] == [EndedRun("default", "once", "lost", 1, "j", "")]
+
+
+def test_a_sweep_of_many_orphans_is_done_in_slices(server: Server) -> None:
+    """Whoever may enqueue by Redis writes any number of entries there, and beats, commands and deaths here wait no longer."""
+    bench = Bench(server)
+    queue = server.keys.queue("default")
+    bench.store.raw.sadd(server.keys.queues, "default")
+    bench.store.raw.hset(queue.run, mapping={f"h{n}": f"ghost{n}|1|1" for n in range(250)})
+    calls: list[int] = []
+    bench.reaper.between = lambda: calls.append(len(slices))
+    slices: list[bool] = []
+    while not any(slices) and len(slices) < 9:
+        slices.append(bench.reaper.sweep_orphans())
+
+    assert slices == [False, False, True]
+    assert max(calls.count(number) for number in range(3)) <= SWEEP_CALLS
+    assert not bench.store.raw.exists(queue.run)
+
+
+def test_what_no_call_can_give_back_is_no_orphan(server: Server) -> None:
+    """Each sweep would find it again, and say each time that it went back."""
+    bench = Bench(server)
+    bench.hold("a", session="ghost/worker-cpu-0/1")
+    bench.store.run(bench.sessions.close("ghost/worker-cpu-0/1"))
+    run = server.keys.queue("default").run
+    bench.store.raw.hset(run, mapping={b"h": b"\xff|1|1", b"\xff": b"ghost/worker-cpu-0/1|1|1"})
+    for _ in range(2):
+        assert bench.reaper.sweep_orphans()
+
+    assert [(each["session"], each["runs"]) for each in bench.told] == [("ghost/worker-cpu-0/1", 1)]
+    assert bench.store.run(bench.queues.show("a")).state == "queued"
+
+
+def test_an_orphan_that_another_agent_gave_back_is_not_reported(server: Server) -> None:
+    """Every agent sweeps; what is counted are runs that went back."""
+    bench, other = Bench(server), Bench(server)
+    bench.hold("a", session="ghost/worker-cpu-0/1")
+    bench.store.run(bench.sessions.close("ghost/worker-cpu-0/1"))
+    calls: list[int] = []
+
+    def between() -> None:
+        calls.append(1)
+        if len(calls) == 3:  # the queues and the orphans were read
+            other.reaper.sweep_orphans()
+
+    bench.reaper.between = between
+    bench.reaper.sweep_orphans()
+
+    assert [each["event"] for each in other.told] == ["session_reclaimed"]
+    assert bench.told == []
+
+
+def test_a_lost_replica_gives_its_runs_back_while_a_task_of_the_agent_takes_long(server: Server) -> None:
+    """Beats of others are read also between the calls of a task: else a long one would make the agent forget their silence."""
+    clock, raw = FakeClock(), server.raw()
+    lost, other = Agent(server, "lost", clock), Agent(server, "other", clock)
+    lost.hold("x")
+    names = [f"e{n}" for n in range(150)]
+    raw.sadd(server.keys.queues, *names)
+    for name in names:
+        raw.hset(server.keys.queue(name).run, "x", "y")  # goes by no call
+    is_alive = [True]
+
+    def run(call: Any, plain: Any = other.run) -> Any:
+        if call.script == "held":
+            clock.now_ns += 100_000_000
+            if is_alive[0]:
+                raw.hincrby(server.keys.sessions, lost.session, 1)
+        return plain(call)
+
+    other.run = run  # type: ignore[method-assign]
+    other.restart()
+    live_for(clock, [lost, other], 3 * LEASE_MS)
+    assert "session_reclaimed" not in {each["event"] for each in other.told}
+    is_alive[0] = False
+
+    assert pass_time(clock, [other], lambda: lost.is_all_back(1), 4 * LEASE_MS) <= 3 * LEASE_MS
 
 
 def test_a_run_that_took_its_process_down_too_often_is_dead_and_says_of_what(server: Server) -> None:
