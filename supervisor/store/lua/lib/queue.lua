@@ -59,10 +59,10 @@ local function origin_of(data)
   return tostring(envelope['schedule']) .. ' ' .. tostring(envelope['parent'])
 end
 
--- Delete what is kept of runs beside their places and limits.
+-- Delete what is kept of runs beside their places and limits. Where a key has another type there is nothing of them.
 local function erase(queue, ...)
   for _, hash in ipairs({ keys.data(queue), keys.att(queue), keys.err(queue) }) do
-    redis.call('HDEL', hash, ...)
+    redis.pcall('HDEL', hash, ...)
   end
 end
 

@@ -5,7 +5,7 @@
 -- Includes  clock
 --           run_logs
 --
--- Returns  how many were kept: one whose run is no longer the caller's is left out
+-- Returns  how many were kept: one whose run is no longer the caller's, or in a queue with a key of another type, is left out
 local FIELDS = 6
 if #ARGV == 0 or #ARGV % FIELDS ~= 0 then return refuse('items of queue, id, fence, born, number, JSON') end
 for i = FIRST, #ARGV, FIELDS do
@@ -15,7 +15,7 @@ for i = FIRST, #ARGV, FIELDS do
 end
 local written = 0
 for i = FIRST, #ARGV, FIELDS do
-  if redis.call('HGET', keys.run(ARGV[i]), ARGV[i + 1]) == ARGV[i + 2] then
+  if redis.pcall('HGET', keys.run(ARGV[i]), ARGV[i + 1]) == ARGV[i + 2] then
     log_write(ARGV[i + 1], ARGV[i + 3], ARGV[i + 4], ARGV[i + 5], now_ms())
     written = written + 1
   end

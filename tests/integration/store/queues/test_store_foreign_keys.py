@@ -51,7 +51,7 @@ def begin(world: StoreCalls) -> dict[str, FetchedRun]:
     world.enqueue(envelope("gone", queue="broken"), envelope("next", queue="broken"))
     world.enqueue(envelope("rated9", queue="broken", **RATED), envelope("limited9", queue="broken", **LIMITED))
     world.enqueue(envelope("newest9", queue="broken", **REPLACING), envelope("late", queue="broken"))
-    world.raw.zadd(world.keys.queue("broken").later, {"nobody": 1, "late": 1})
+    world.raw.zadd(world.keys.queue("broken").later, {"longer than any id of ours" * 50: 0, "nobody": 1, "late": 1})
     world.cancel("gone", queue="broken")
     world.enqueue(envelope("b"), envelope("c"))
     return runs

@@ -150,6 +150,19 @@ def test_a_full_memory_refuses_the_output_and_not_the_end(world: StoreCalls) -> 
     assert world.run(world.queues.show("foreign")).state == "dead"
 
 
+def test_a_queue_whose_table_is_a_foreign_key_keeps_no_output_of_others_back(world: StoreCalls) -> None:
+    """A worker process sends that of all its runs together."""
+    world.open(S)
+    world.enqueue(envelope("a"))
+    (run,) = world.turn(S, want=1).runs
+    world.raw.set(world.keys.queue("broken").run, "a string")
+    fence = f"{S}|1|{run.fetched_ms}"
+    items = [item("b", queue="broken", fence=fence), item("a", queue="default", fence=fence)]
+
+    assert world.run(RunLogs(world.keys).write(items)) == 1
+    assert kept(world, "a") == ["said"]
+
+
 @pytest.mark.parametrize("marks", ["l", " y", " l x", " xl"])
 def test_an_acknowledgement_with_unknown_marks_is_refused(world: StoreCalls, marks: str) -> None:
     """Before anything is written."""
