@@ -11,7 +11,8 @@
 --
 -- A queue whose keys are not ours is left out: whoever asks reads there what is wrong, and the others get their answer.
 -- The ids of those that end come to the list of the bell. A dead run has ended, until somebody requeues it.
--- A full memory refuses to note who waits, and does not fail the call: the caller asks again anyway.
+-- A full memory refuses to note who waits, and so does a key of another type; neither fails the call: the caller asks again
+-- anyway.
 local FIELDS, AWAITED_MS, AWAITED_MAX, BELLS_MAX = 2, 3600000, 100000, 16
 if not string.find(bell, '^%x+$') or #bell > 64 or not string.find(position, '^%d+$')
   or #ARGV < FIRST + 1 or #ARGV > FIRST - 1 + 100 * FIELDS
@@ -19,7 +20,8 @@ if not string.find(bell, '^%x+$') or #bell > 64 or not string.find(position, '^%
   return refuse('bell, position and up to 100 runs of queue and id')
 end
 local awaited, reply = keys.awaited, { '' }
-local room = AWAITED_MAX - redis.call('HLEN', awaited)
+local length = redis.pcall('HLEN', awaited)
+local room = type(length) == 'number' and AWAITED_MAX - length
 
 local function await(id)
   local bells = redis.call('HGET', awaited, id) or ''
@@ -55,11 +57,11 @@ for i = FIRST, #ARGV, FIELDS do
   if queue and redis.pcall('ZSCORE', keys.dead(queue), id) then
     queue = nil
   end
-  if queue then
+  if queue and room then
     await(id)
   end
   reply[#reply + 1] = queue or ''
 end
-redis.call('PEXPIRE', awaited, AWAITED_MS)
+if room then redis.call('PEXPIRE', awaited, AWAITED_MS) end
 reply[1] = following
 return reply

@@ -201,6 +201,16 @@ def test_an_end_that_nobody_told_is_found(shop: Shop) -> None:
     acting.join()
 
 
+def test_a_foreign_key_in_the_place_of_who_waits_costs_the_message_alone(shop: Shop) -> None:
+    """Every producer may write there, and whoever waited for any run of the cluster got an error at once."""
+    run = shop.enqueue()
+    shop.calls.raw.set(shop.calls.keys.awaited, "another program's")
+    acting = threading.Timer(0.1, lambda: shop.end(run, result=b'{"path":"x","pages":1}'))
+    acting.start()
+    assert run.result(timeout=LONG_S) == Report("x", 1)
+    acting.join()
+
+
 def test_foreign_bytes_in_the_list_of_ends_leave_the_waiters_awake(shop: Shop, server: Server) -> None:
     """Every producer may write to that list, and the one thread that reads it serves the whole process."""
     run, rung = shop.enqueue(), server.keys.rung(shop.producer.asking.waits.bell)

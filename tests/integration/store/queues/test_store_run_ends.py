@@ -198,7 +198,10 @@ def test_keys_of_others_stop_no_end(world: StoreCalls) -> None:
     world.enqueue(envelope("a"))
     world.fetch(S)
     world.raw.set(world.keys.awaited, "foreign")
+    assert await_end(world, "a") == ["default"]
     world.ack(S, "a", Outcome.OK)
+    assert await_end(world, "a") == [""]
+    assert (world.raw.get(world.keys.awaited), world.raw.ttl(world.keys.awaited)) == (b"foreign", -1)
     assert world.fsck() == []
     assert world.state("a") == "finished"
 
