@@ -204,7 +204,7 @@ def identity(fetched: FetchedRun) -> dict[str, Any]:
 
 
 class ForeignKeyReporter:
-    """Reports of keys that hold another type, as turns find them."""
+    """Reports of keys that hold another type, as turns and waits at bells find them."""
 
     def __init__(self, keys: Keys, queues: Sequence[str]) -> None:
         """Build it; ``queues``: from which this process fetches."""
@@ -214,13 +214,19 @@ class ForeignKeyReporter:
 
     def report(self, reply: TurnReply, now_ns: int) -> None:
         """Log what ``reply`` says of such keys."""
-        told = {queue: (queue, _FOREIGN) for queue, _ in reply.refused}
+        for queue in sorted({queue for queue, _ in reply.refused}):
+            self._tell(queue, queue, _FOREIGN, now_ns)
         if reply.failed:
-            of = next((queue for queue in self._queues if reply.failed.startswith(self._keys.queue(queue).prefix)), "")
-            told[reply.failed] = (of, reply.failed)
-        for what, (queue, error) in sorted(told.items()):
-            if now_ns - self._told_ns.get(what, -TELL_AGAIN_NS) >= TELL_AGAIN_NS:
-                if len(self._told_ns) >= TOLD_MAX:
-                    self._told_ns.clear()
-                self._told_ns[what] = now_ns
-                log.error("queue_refused", queue=queue, error=error)
+            self.failed(reply.failed, now_ns)
+
+    def failed(self, failure: str, now_ns: int) -> None:
+        """Log a failure that begins with such a key."""
+        of = next((queue for queue in self._queues if failure.startswith(self._keys.queue(queue).prefix)), "")
+        self._tell(failure, of, failure, now_ns)
+
+    def _tell(self, what: str, queue: str, error: str, now_ns: int) -> None:
+        if now_ns - self._told_ns.get(what, -TELL_AGAIN_NS) >= TELL_AGAIN_NS:
+            if len(self._told_ns) >= TOLD_MAX:
+                self._told_ns.clear()
+            self._told_ns[what] = now_ns
+            log.error("queue_refused", queue=queue, error=error)

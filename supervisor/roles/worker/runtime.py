@@ -20,6 +20,7 @@ from supervisor.roles.child import ChildContext
 from supervisor.roles.worker.attempt.executor import Executor
 from supervisor.roles.worker.attempt.hooks import Pipeline
 from supervisor.roles.worker.attempt.invocation import JobInvoker
+from supervisor.roles.worker.polling.bells import BellListener
 from supervisor.roles.worker.polling.poll import PollSession, SessionLostError, SuspectLane
 from supervisor.roles.worker.polling.turn_timeout import TurnTimeout
 from supervisor.roles.worker.process.heartbeat import Outage, RecyclingLimits, StoreError, WorkerHeartbeat
@@ -97,6 +98,7 @@ class WorkerRuntime:
         self.suspects = SuspectLane(child, clock, uniform, slots=self.concurrency)
         self._recycling = RecyclingLimits(pool, presence=self.presence, clock=clock, uniform=uniform)
         self._foreign_keys = ForeignKeyReporter(keys, pool.queues)
+        self.listener = BellListener(clock, self._foreign_keys.failed)
         self._asked_ns = 0  # when the poll was sent whose reply comes next
         self._confirmed_ns = 0  # when the last poll was sent that Redis answered: then this session was open
         self._unreported: list[tuple[list[Ack], TurnReply]] = []  # settled acknowledgements, and what settled them

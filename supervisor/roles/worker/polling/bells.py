@@ -1,9 +1,17 @@
-"""Bells that an async worker waits at: of queues whose share of its slots is not used up."""
+"""Bells that a worker waits at: of queues whose share of its slots is not used up, and none that Redis refuses."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from supervisor.clock import Clock
+from supervisor.core.errors import StoreRefusedError
+from supervisor.core.units import SECOND_NS
+
+RETRY_NS = 5 * SECOND_NS
 
 
 class Bells:
@@ -46,3 +54,53 @@ class Bells:
     def _has_room(self, queue: str) -> bool:
         most = self._shares.get(queue)
         return most is None or self._here()[queue] < most
+
+
+class BellListener:
+    """Waits at bells, but at none in whose place there is a key of another type: Redis refuses a wait at it and others.
+
+    Such a bell is reported, and tried again after ``RETRY_NS``. Effects are calls that whoever drives it makes, and
+    awaits where the store is asynchronous.
+    """
+
+    def __init__(self, clock: Clock, report: Callable[[str, int], None]) -> None:
+        """Build it; ``report`` takes a failure that begins with the key, and the time."""
+        self._clock = clock
+        self._report = report
+        self._refused_until_ns: dict[str, int] = {}
+
+    def ring(
+        self, store: Any, bells: Sequence[str], wait_s: float, *, pause: Callable[[float], Any]
+    ) -> Generator[Callable[[], Any], Any, str | None]:
+        """Wait at most ``wait_s`` at ``bells``, or by ``pause`` where all are refused; return the one that rang.
+
+        Raises:
+            StoreRefusedError: it is about no bell.
+        """
+        now_ns = self._clock.elapsed_ns()
+        others = [bell for bell in bells if self._refused_until_ns.get(bell, now_ns) <= now_ns]
+        if not others:
+            yield partial(pause, wait_s)
+            return None
+        try:
+            rung: str | None = yield partial(store.ring, others, wait_s)
+        except StoreRefusedError as error:
+            if error.concerns_client or not (yield from self._has_refused(store, others)):
+                raise
+            return None
+        return rung
+
+    def _has_refused(self, store: Any, bells: Sequence[str]) -> Generator[Callable[[], Any], Any, bool]:
+        """Ask for each of ``bells`` alone, and leave those out that Redis refuses; return whether there is one."""
+        has_one = False
+        for bell in bells:
+            try:
+                yield partial(store.command, "LLEN", bell)
+            except StoreRefusedError as error:
+                if error.concerns_client:
+                    raise
+                now_ns = self._clock.elapsed_ns()
+                self._refused_until_ns[bell] = now_ns + RETRY_NS
+                self._report(f"{bell}: {error}", now_ns)
+                has_one = True
+        return has_one

@@ -14,6 +14,7 @@ Does not guarantee
 from __future__ import annotations
 
 import asyncio
+import operator
 import signal
 from contextlib import suppress
 from functools import partial
@@ -291,7 +292,8 @@ class AsyncPool:
             try:
                 # Without a free slot there is nothing to listen for until one is.
                 wait_s = RING_S if self._bells.are_all(bells) else BEAT_S  # else until the share of a queue is free
-                rung = await self._store.ring(bells, wait_s) if bells else None
+                effects = self._runtime.listener.ring(self._store, bells, wait_s, pause=self._pause)
+                rung = await drive_async(effects, operator.call) if bells else None
                 if rung is not None and not (self._want() > 0 and self._bells.is_ours(rung)):
                     # The slot was filled while it listened. Nobody else was told: let somebody who is free be.
                     await self._store.command("RPUSH", rung, "1")

@@ -16,6 +16,7 @@ Does not guarantee
 
 from __future__ import annotations
 
+import operator
 import os
 import select
 import signal
@@ -187,8 +188,10 @@ class SyncPool:
         if self._runtime.calling.resources.opened:
             self._call(self._runtime.calling.resources.ping_if_due)
         left_s = (self._look_at_ns - self._clock.elapsed_ns()) / SECOND_NS
+        bells, wait_s = self._runtime.bells, max(0.001, left_s)
+        effects = self._runtime.listener.ring(self._store, bells, wait_s, pause=self._pause)
         try:
-            self._interrupts.wait(lambda: self._store.ring(self._runtime.bells, max(0.001, left_s)), on=_STOP)
+            self._interrupts.wait(lambda: drive(effects, operator.call), on=_STOP)
         except Interrupted:
             if self._interrupts.must_quit:
                 raise

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import threading
 
 import pytest
 from msgspec.structs import replace
@@ -11,10 +14,13 @@ from structlog.testing import capture_logs
 from supervisor.core.model import Envelope, Kind
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.polling import poll
+from supervisor.roles.worker.pools import async_pool, sync_pool
 from supervisor.roles.worker.pools.async_pool import AsyncPool
+from supervisor.roles.worker.pools.sync_pool import SyncPool
 from supervisor.settings.sections.models import PoolSettings, Settings, WorkerKind
 from tenure import job
-from tests.integration.roles.worker.worker_fixture import WorkerKit, until
+from tests.integration.roles.worker.forked import fork
+from tests.integration.roles.worker.worker_fixture import FaultySync, WorkerKit, until
 
 
 def serve_both(shop: WorkerKit) -> None:
@@ -60,6 +66,69 @@ async def test_an_end_that_a_foreign_key_refuses_holds_up_no_run_of_another_queu
     assert told == ["broken"]
     assert bool(shop.store.run(shop.sessions.list())) is not is_mended
     assert not [each for each in logs if each["event"] == "redis_lost"]
+
+
+async def test_a_bell_that_is_a_foreign_key_silences_no_other(shop: WorkerKit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All are waited at in one command, so that each worker turned twenty times a second, and logged each time."""
+    monkeypatch.setattr(async_pool, "RING_S", 600.0)  # so that nothing but a bell makes it look
+    serve_both(shop)
+    waits: list[str] = []
+
+    @job("other")
+    async def other() -> None:
+        """End at once."""
+
+    def note(script: str) -> str:
+        waits.append(script)
+        return ""
+
+    with shop.server.raw() as raw, capture_logs() as logs:
+        raw.set(shop.server.keys.queue("broken").bell(Kind.ASYNC), "another program's")
+        async with shop.worker(fault=note):
+            await until(lambda: [each for each in logs if each["event"] == "queue_refused"], what="a word about it")
+            for count in (1, 2):
+                shop.enqueue("other")
+                await until(lambda: shop.ended(count), what="a run of the other queue")  # noqa: B023 - awaited here
+
+    assert [each["queue"] for each in logs if each["event"] == "queue_refused"] == ["broken"]
+    assert not [each for each in logs if each["event"] == "redis_lost"]
+    assert waits.count("ring") < 10
+
+
+def test_a_bell_that_is_a_foreign_key_silences_no_other_for_a_sync_worker(
+    sync_shop: WorkerKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process waits at all of them in one command, too."""
+    monkeypatch.setattr(sync_pool, "RING_S", 600.0)  # so that nothing but a bell makes it look
+    both = PoolSettings(kind=WorkerKind.SYNC, queues=("broken", "default"))
+    sync_shop.settings = Settings(cluster=sync_shop.server.keys.cluster, workers={"test": both})
+    waits: list[str] = []
+
+    @job("other")
+    def other() -> None:
+        """End at once."""
+
+    def note(script: str) -> str:
+        waits.append(script)
+        if waits.count("ring") == 2 and script == "ring":
+            threading.Timer(0.2, sync_shop.enqueue, ("other",)).start()
+        elif script == "ring" and sync_shop.ended(1):
+            os.kill(os.getpid(), signal.SIGTERM)
+        return ""
+
+    def main() -> int:
+        sync_shop.store.raw.set(sync_shop.server.keys.queue("broken").bell(Kind.SYNC), "another program's")
+        store = FaultySync(sync_shop.server.store(), note)
+        with capture_logs() as logs:
+            code = SyncPool(sync_shop.runtime(), store).run()  # type: ignore[arg-type]
+        assert [each["queue"] for each in logs if each["event"] == "queue_refused"] == ["broken"]
+        assert not [each for each in logs if each["event"] == "redis_lost"]
+        assert waits.count("ring") < 10
+        return code
+
+    found = fork(sync_shop, main=main).report()
+
+    assert (found.code, [outcome for _, outcome, _ in found.history]) == (0, ["ok"])
 
 
 async def test_a_foreign_key_of_one_queue_hides_no_suspect_of_another(shop: WorkerKit) -> None:

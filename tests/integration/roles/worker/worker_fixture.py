@@ -86,6 +86,9 @@ class FaultySync(Faulty):
             self._raise("ring")
         return self._store.ring(keys, block_s)
 
+    def command(self, *parts: Any) -> Any:  # type: ignore[override]
+        return self._store.command(*parts)
+
     def close(self) -> None:  # type: ignore[override]
         self._store.close()
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 
 import pytest
 
-from supervisor.roles.worker.polling.bells import Bells
+from supervisor.core.effects import drive
+from supervisor.core.errors import StoreRefusedError
+from supervisor.roles.worker.polling.bells import RETRY_NS, BellListener, Bells
+from tests.kit.clock import FakeClock
 
 BELLS = {"a": "bell-a", "b": "bell-b"}
 
@@ -50,3 +54,52 @@ def test_where_all_shares_are_used_up_there_is_no_room() -> None:
 
     assert subject.audible() == []
     assert subject.room(10) == 0
+
+
+class Redis:
+    """Bells, of which some are keys of another type."""
+
+    def __init__(self, *refused: str) -> None:
+        self.refused, self.asked = set(refused), list[tuple[str, ...]]()
+
+    def ring(self, bells: list[str], _wait_s: float) -> str:
+        self.asked.append(tuple(bells))
+        if self.refused & set(bells):
+            raise StoreRefusedError("BLPOP")
+        return bells[0]
+
+    def command(self, *parts: str) -> int:
+        self.asked.append(parts)
+        if parts[1] in self.refused:
+            raise StoreRefusedError("LLEN")
+        return 0
+
+
+def test_a_bell_that_redis_refuses_is_left_out_for_a_while_and_reported() -> None:
+    """One command waits at all of them, and Redis refuses it for the sake of one."""
+    clock, redis, told, paused = FakeClock(), Redis("b"), list[str](), list[float]()
+    listener = BellListener(clock, lambda failure, _now_ns: told.append(failure))
+
+    def ring(*bells: str) -> str | None:
+        return drive(listener.ring(redis, bells, 2.0, pause=paused.append), operator.call)
+
+    assert ring("a", "b") is None
+    assert redis.asked == [("a", "b"), ("LLEN", "a"), ("LLEN", "b")]
+    assert told == ["b: LLEN"]
+    assert ring("a", "b") == "a"
+    assert redis.asked[3:] == [("a",)]
+    assert (ring("b"), paused) == (None, [2.0])
+
+    redis.refused.clear()
+    clock.now_ns += RETRY_NS
+    assert ring("b", "a") == "b"
+
+
+def test_a_wait_that_redis_refuses_for_another_reason_fails() -> None:
+    """No bell is to blame, so that the worker waits longer and longer, as in any outage."""
+    redis = Redis("all")
+    redis.command = lambda *_: 0  # type: ignore[method-assign]
+    listener = BellListener(FakeClock(), lambda *_: pytest.fail("reported"))
+
+    with pytest.raises(StoreRefusedError, match="BLPOP"):
+        drive(listener.ring(redis, ["all"], 2.0, pause=pytest.fail), operator.call)
