@@ -143,16 +143,18 @@ class Reaper:
             self._refused.discard(queue)
 
     def _orphans(self) -> Iterator[None]:
-        """Give back runs of orphans, of each queue of which something is executed; yield after each step."""
+        """Give back runs of orphans, of each queue of which something is executed; yield at each step."""
         for queues in self._pages(self._queues.executing):
             yield
             for queue in queues:
+                yield  # also where Redis refuses the queue
                 with self._in_queue(queue):
                     yield from self._orphans_in(queue)
 
     def _orphans_in(self, queue: str) -> Iterator[None]:
-        for page in self._pages(lambda cursor: self._queues.orphans(queue=queue, cursor=cursor)):
-            yield
+        for number, page in enumerate(self._pages(lambda cursor: self._queues.orphans(queue=queue, cursor=cursor))):
+            if number:  # the first is one step with its queue
+                yield
             by_session: dict[str, list[tuple[str, str, Release]]] = {}
             for session, run_id, _attempt in page:
                 by_session.setdefault(session, []).append((queue, run_id, Release.INTERRUPTED))

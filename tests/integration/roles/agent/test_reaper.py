@@ -178,6 +178,23 @@ def test_a_sweep_of_many_orphans_is_done_in_slices(server: Server) -> None:
     assert not bench.store.raw.exists(queue.run)
 
 
+def test_a_sweep_of_many_refused_queues_is_done_in_slices(server: Server) -> None:
+    """Each costs a call, although nothing of it can be read."""
+    bench = Bench(server)
+    names = [f"e{n}" for n in range(250)]
+    bench.store.raw.sadd(server.keys.queues, *names)
+    bench.store.raw.mset({server.keys.queue(name).run: "another program's" for name in names})
+    calls: list[int] = []
+    bench.reaper.between = lambda: calls.append(len(slices))
+    slices: list[bool] = []
+    while not any(slices) and len(slices) < 9:
+        slices.append(bench.reaper.sweep_orphans())
+
+    assert slices == [False, False, True]
+    assert max(calls.count(number) for number in range(3)) <= SWEEP_CALLS
+    assert sorted(each["queue"] for each in bench.told) == sorted(names)
+
+
 def test_what_no_call_can_give_back_is_no_orphan(server: Server) -> None:
     """Each sweep would find it again, and say each time that it went back."""
     bench = Bench(server)

@@ -96,7 +96,7 @@ def test_a_bell_that_redis_refuses_is_left_out_for_a_while_and_reported() -> Non
 
 
 def test_a_wait_that_redis_refuses_for_another_reason_fails() -> None:
-    """No bell is to blame, so that the worker waits longer and longer, as in any outage."""
+    """No bell is to blame, so that the worker tells of it as of any outage."""
     redis = Redis("all")
     redis.command = lambda *_: 0  # type: ignore[method-assign]
     listener = BellListener(FakeClock(), lambda *_: pytest.fail("reported"))
