@@ -5,7 +5,8 @@ Guarantees
     spawned runs is, since those of an attempt that did not finish never existed.
     It is noted under the fence of the attempt: a process that was taken for dead notes nothing.
     A result has the form that JSON gives it, at once as after an attempt.
-    An outage of Redis is waited out, until the job is asked to end: it charges no attempt and repeats no step.
+    An outage of Redis, and a time in which it refuses the worker everything or has no memory, is waited out, until the
+    job is asked to end: it charges no attempt and repeats no step.
 
 Does not guarantee
     That a step is executed once: one whose process died before it was noted is executed again.
@@ -25,7 +26,7 @@ import msgspec
 
 from supervisor.clock import Clock
 from supervisor.core.effects import Call
-from supervisor.core.errors import PayloadTooLargeError, StoreFullError, StoreUnavailableError, TenureError
+from supervisor.core.errors import PayloadTooLargeError, StoreRefusedError, StoreUnavailableError, TenureError
 from supervisor.core.json_values import json_of, read_json
 from supervisor.core.model_types import plain_model
 from supervisor.core.units import MILLISECOND_NS
@@ -177,8 +178,8 @@ class Steps:
         while self._calls is not None and self._runner is not None:
             try:
                 return self._runner.run(call(self._calls))
-            except StoreUnavailableError as error:
-                if not waits or self.must_end() or isinstance(error, StoreFullError):
+            except (StoreUnavailableError, StoreRefusedError) as error:
+                if not waits or self.must_end() or not _will_pass(error):
                     raise
             threading.Event().wait(AGAIN_S)
         return None
@@ -187,11 +188,16 @@ class Steps:
         while self._calls is not None and self._runner is not None:
             try:
                 return await self._runner.run_async(call(self._calls))
-            except StoreUnavailableError as error:
-                if not waits or self.must_end() or isinstance(error, StoreFullError):
+            except (StoreUnavailableError, StoreRefusedError) as error:
+                if not waits or self.must_end() or not _will_pass(error):
                     raise
             await asyncio.sleep(AGAIN_S)
         return None
+
+
+def _will_pass(error: StoreUnavailableError | StoreRefusedError) -> bool:
+    """Return whether the call is worth another try: credentials and rights of the whole client are mended, too."""
+    return isinstance(error, StoreUnavailableError) or error.concerns_client
 
 
 @contextmanager

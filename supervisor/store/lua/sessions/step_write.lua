@@ -11,6 +11,9 @@
 --       bytes_max      how large they may be together
 --       step           JSON
 -- Includes  clock
+--           room
+--
+-- Memory that is full does not refuse it: the step was called already, and would be called again.
 --
 -- Returns  1 noted; 0 refused: the run is no longer the caller's; -1 too many steps, or too large
 if not_whole(ttl_ms, steps_max, bytes_max) then

@@ -12,6 +12,7 @@ from supervisor.core.model import Kind, Outcome, Release
 from supervisor.store.election.commands import Answer, Command, Commands, Word
 from supervisor.store.election.leases import LeaseCode
 from supervisor.store.queues.control import QueueControl
+from supervisor.store.queues.run_records import StepCalls
 from supervisor.store.scripts import script, script_names
 from supervisor.store.wire.poll import Ack
 from tests.kit.builders import StoreCalls, envelope, schedule
@@ -228,3 +229,23 @@ def test_memory_that_is_full_keeps_no_worker_out_and_no_leader(world: StoreCalls
         assert world.run(released).code is LeaseCode.RELEASED
     finally:
         world.raw.config_set("maxmemory", 0)
+
+
+def test_memory_that_is_full_refuses_no_note_of_a_step(world: StoreCalls) -> None:
+    """The step was called already: refused, it was called again by each attempt until the run was dead."""
+    if not world.server.is_real:
+        return  # fakeredis has no memory limit
+    world.open(S)
+    world.enqueue(envelope("order"))
+    world.fetch(S, want=1)
+    fence = f"{S}|1|{world.fetched_ms('order')}"
+    calls = StepCalls(world.keys, run_id="order", queue="default", fence=fence, born="1")
+    world.raw.config_set("maxmemory", 1)
+    try:
+        noted = [
+            world.run(calls.write(name, b'{"status":"done","number":1,"attempt":1}', ttl_ms=60_000)) for name in "abc"
+        ]
+        known = world.run(calls.read(ttl_ms=60_000))
+    finally:
+        world.raw.config_set("maxmemory", 0)
+    assert (noted, list(known)) == ([1, 1, 1], ["a", "b", "c"])

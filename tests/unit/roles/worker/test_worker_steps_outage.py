@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from supervisor.core.errors import StoreUnavailableError
+from supervisor.core.errors import StoreFullError, StoreRefusedError, StoreUnavailableError, TenureError
 from supervisor.core.model import Kind
 from supervisor.roles.worker.attempt import steps as steps_module
 from supervisor.roles.worker.attempt.steps import Steps
@@ -19,17 +19,18 @@ from tests.kit.clock import FakeClock
 
 
 class Away:
-    """A way to Redis on which so many calls of a script get no answer."""
+    """A way to Redis on which so many calls of a script get no answer, or this error."""
 
-    def __init__(self, **silent: int) -> None:
+    def __init__(self, error: TenureError | None = None, **silent: int) -> None:
         self.silent = silent
+        self.error = error or StoreUnavailableError("Redis does not answer")
         self.asked: list[str] = []
 
     def run(self, call: Any) -> Any:
         self.asked.append(call.script)
         if self.silent.get(call.script, 0) > 0:
             self.silent[call.script] -= 1
-            raise StoreUnavailableError("Redis does not answer")
+            raise self.error
         return {} if call.script == "step_read" else 1
 
     async def run_async(self, call: Any) -> Any:
@@ -63,13 +64,26 @@ def step(kind: Kind, way: Away, called: list[str], error: Exception | None = Non
     return context.step("n", work)
 
 
-def test_a_finished_step_is_noted_when_redis_is_back(kind: Kind) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [None, StoreFullError("no memory"), StoreRefusedError("NOPERM", concerns_client=True)],
+    ids=["away", "full", "no right"],
+)
+def test_a_finished_step_is_noted_when_redis_is_back(kind: Kind, error: TenureError | None) -> None:
     """The outage was raised into the job: an attempt was charged, and the next one called the step again."""
-    way, called = Away(step_read=2, step_write=3), []
+    way, called = Away(error, step_read=2, step_write=3), []
 
     assert step(kind, way, called) == 7
     assert called == ["work"]
     assert way.asked == ["step_read"] * 3 + ["step_write"] * 4
+
+
+def test_a_note_that_redis_will_never_take_is_not_tried_again(kind: Kind) -> None:
+    """A key of another type is in its place."""
+    way = Away(StoreRefusedError("WRONGTYPE"), step_write=1)
+    with pytest.raises(StoreRefusedError):
+        step(kind, way, [])
+    assert way.asked == ["step_read", "step_write"]
 
 
 def test_a_job_that_was_asked_to_end_does_not_wait(kind: Kind) -> None:
