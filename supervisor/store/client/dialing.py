@@ -34,8 +34,8 @@ PATIENCE_NS = 250_000_000
 STAGGER_NS = 250_000_000
 """How long an address has before the next one is tried beside it; less where there are many, or little time."""
 
-LOCK_S = 0.1
-"""How long to wait for whoever begins a look-up: a fork in that moment leaves the lock held for ever."""
+START_NS = SECOND_NS
+"""How long the thread of a look-up may take to start; a fork or a signal in that moment lets it never start."""
 
 _GONE = {socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)}
 
@@ -52,14 +52,24 @@ class Address(NamedTuple):
 class _LookUp:
     """One look-up of a name, which ends by the system's decision."""
 
-    def __init__(self, host: str, port: int, clock: Clock) -> None:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
         self.began_ns = clock.elapsed_ns()
         self.answer: Future[list[Address]] = Future()
-        self._thread = threads.start(partial(self._work, host, port), "look-up")
+        self._thread: threading.Thread | None = None
+
+    def start(self, host: str, port: int) -> None:
+        """Begin it; where the system has no thread to give, that is the answer."""
+        try:
+            self._thread = threads.start(partial(self._work, host, port), "look-up")
+        except OSError as error:
+            self.answer.set_exception(error)
 
     @property
     def is_alive(self) -> bool:
-        """True if it is under way, or has an answer; a fork takes the thread away."""
+        """True if it is under way, or has an answer; a fork takes the thread away, or a signal comes before it."""
+        if self._thread is None:
+            return self.answer.done() or self._clock.elapsed_ns() < self.began_ns + START_NS
         return self.answer.done() or self._thread.is_alive()
 
     def _work(self, host: str, port: int) -> None:
@@ -78,7 +88,6 @@ class Dialler:
         self._clock = clock or SystemClock()
         self._looking: dict[tuple[str, int], _LookUp] = {}
         self._served: dict[tuple[str, int], Address] = {}
-        self._lock = threading.Lock()
 
     def until_ns(self, bound_s: float | None) -> int:
         """Return the deadline that is ``bound_s`` seconds away; None: as far as can be."""
@@ -132,15 +141,14 @@ class Dialler:
 
     def _look_up(self, place: tuple[str, int]) -> _LookUp:
         """Return the look-up that is under way, or begin one; callers of one loop dial on threads of their own."""
-        is_held = self._lock.acquire(timeout=LOCK_S)
-        try:
-            found = self._looking.get(place)
-            if found is None or not found.is_alive:
-                found = self._looking[place] = _LookUp(*place, self._clock)
-            return found
-        finally:
-            if is_held:
-                self._lock.release()
+        found = self._looking.get(place)
+        if found is not None and not found.is_alive:
+            self._looking.pop(place, None)
+        begun = _LookUp(self._clock)
+        found = self._looking.setdefault(place, begun)  # one step, which no other thread divides
+        if found is begun:
+            begun.start(*place)
+        return found
 
     def _race(
         self, addresses: Sequence[Address], until_ns: int, prepare: Callable[[socket.socket], None]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -15,7 +16,9 @@ from typing import Any
 import pytest
 
 from supervisor.core.errors import StoreUnavailableError
+from supervisor.process.config_check import run_in_child
 from supervisor.settings.sections.models import RedisSettings
+from supervisor.store.client import threads
 from supervisor.store.client.dialing import Dialler
 from supervisor.store.client.sync_client import AsyncStore
 from tests.kit.clients import CALL, Clients, unavailable, works
@@ -119,9 +122,15 @@ def test_a_caller_whose_time_is_over_leaves_the_answer_to_the_next(proxy: Proxy,
     dialler.dial(HOST, proxy.port, dialler.until_ns(20.0), lambda _: None).close()
 
 
-def test_callers_at_once_share_one_look_up(names: Names) -> None:
+def test_callers_at_once_share_one_look_up(names: Names, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each call of an event loop dials on a thread of its own; look-ups that hang must not pile up."""
-    dialler = Dialler()
+    dialler, start = Dialler(), threads.start
+
+    def start_late(work: Callable[[], None], name: str) -> threading.Thread:
+        threading.Event().wait(0.2)  # as on a busy machine
+        return start(work, name)
+
+    monkeypatch.setattr(threads, "start", start_late)
 
     def dial(_: int) -> None:
         with suppress(OSError):
@@ -134,6 +143,21 @@ def test_callers_at_once_share_one_look_up(names: Names) -> None:
     assert names.pending_max == 1
     names.mend()
     wait_until(lambda: not names.pending)
+
+
+def test_a_child_waits_for_no_look_up_of_its_parent(proxy: Proxy, names: Names) -> None:
+    """A fork takes no threads along: nobody would end it."""
+    dialler = Dialler()
+
+    def connects() -> int:
+        names.mend()
+        dialler.dial(HOST, proxy.port, dialler.until_ns(20.0), lambda _: None).close()
+        return 0
+
+    names.hang()
+    with pytest.raises(socket.gaierror, match="no answer in time"):
+        dialler.dial(HOST, proxy.port, dialler.until_ns(0.1), lambda _: None)
+    assert run_in_child(connects, timeout_s=60.0) == 0
 
 
 def test_a_name_that_leads_elsewhere_is_followed(connect: Clients, proxy: Proxy, names: Names) -> None:
