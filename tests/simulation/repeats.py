@@ -90,10 +90,13 @@ def _began_ms(world: World) -> int:
 def _was_silent(world: World, decision: LogEntry, loss: Told, at_ns: int, firer: str) -> bool:
     """Whether a replica that wrote marks back after ``loss`` had no answer when ``decision`` was due.
 
-    Or, where ``firer`` is another, when it was made: a replica remembers what it decided itself.
+    Or, where ``firer`` is another, when it was made: a replica remembers what it decided itself. One that was cut off for
+    as long as another's marks were there still believes what it believed of the loss before them.
     """
     silent_ns: dict[str, int] = {}  # by replica: first question without an answer since its last answer
     lost_ns: dict[str, int] = {}  # by replica: since when the lost data were silent, as it had to believe
+    unrestored_ns: dict[str, int] = {}  # the same of any loss whose marks were not back in any answer that it had
+    restored: set[str] = set()  # replicas whose next answer comes from data that have marks again
     writers: list[tuple[str, int | None]] = []  # each with what it believed when it wrote; None: it was not told
     for told in world.history:
         if told.at_ns > at_ns:
@@ -101,12 +104,21 @@ def _was_silent(world: World, decision: LogEntry, loss: Told, at_ns: int, firer:
         name = told.who.partition("/")[0]
         if told.event == "election_unanswered":
             silent_ns.setdefault(name, told.at_ns)
-        elif told.event == "redis_lost_data" and told.at_ns >= loss.at_ns:
-            lost_ns[name] = silent_ns.get(name, told.at_ns)
+        elif told.event == "redis_lost_data":
+            unrestored_ns.setdefault(name, silent_ns.get(name, told.at_ns))
+            if told.at_ns >= loss.at_ns:
+                lost_ns[name] = unrestored_ns[name]
         elif told.event in {"election_answer", "booted"} or (told.event == "revived" and told.who.endswith("elector")):
             silent_ns.pop(name, None)
-        elif told.event == "watermarks_seeded" and told.fields["seeded"] and told.at_ns >= loss.at_ns:
-            writers.append((name, lost_ns.get(name)))
+            if told.event == "booted" or name in restored:
+                unrestored_ns.pop(name, None)
+        elif told.event == "emptied":
+            restored.clear()
+        elif told.event == "watermarks_seeded" and told.fields["seeded"]:
+            unrestored_ns.pop(name, None)
+            restored |= unrestored_ns.keys()
+            if told.at_ns >= loss.at_ns:
+                writers.append((name, lost_ns.get(name)))
     due_ms = decision.nominal_ms + SILENT_MS_ERROR
     began_ms = _began_ms(world)
     return not writers or any(
