@@ -161,20 +161,25 @@ def test_an_orphan_that_must_not_run_twice_is_reported(server: Server) -> None:
     assert bench.told[0]["runs"] == [EndedRun("default", "once", "lost", 1, "j", "")]
 
 
+def sweep_in_three_slices(bench: Bench) -> None:
+    """Sweep a whole round: it takes three slices, each of at most ``SWEEP_CALLS`` calls."""
+    slices: list[bool] = []
+    calls: list[int] = []
+    bench.reaper.between = lambda: calls.append(len(slices))
+    while not any(slices) and len(slices) < 9:
+        slices.append(bench.reaper.sweep_orphans())
+
+    assert slices == [False, False, True]
+    assert max(calls.count(number) for number in range(3)) <= SWEEP_CALLS
+
+
 def test_a_sweep_of_many_orphans_is_done_in_slices(server: Server) -> None:
     """Whoever may enqueue by Redis writes any number of entries there, and beats, commands and deaths here wait no longer."""
     bench = Bench(server)
     queue = server.keys.queue("default")
     bench.store.raw.sadd(server.keys.queues, "default")
     bench.store.raw.hset(queue.run, mapping={f"h{n}": f"ghost{n}|1|1" for n in range(250)})
-    calls: list[int] = []
-    bench.reaper.between = lambda: calls.append(len(slices))
-    slices: list[bool] = []
-    while not any(slices) and len(slices) < 9:
-        slices.append(bench.reaper.sweep_orphans())
-
-    assert slices == [False, False, True]
-    assert max(calls.count(number) for number in range(3)) <= SWEEP_CALLS
+    sweep_in_three_slices(bench)
     assert not bench.store.raw.exists(queue.run)
 
 
@@ -184,14 +189,7 @@ def test_a_sweep_of_many_refused_queues_is_done_in_slices(server: Server) -> Non
     names = [f"e{n}" for n in range(250)]
     bench.store.raw.sadd(server.keys.queues, *names)
     bench.store.raw.mset({server.keys.queue(name).run: "another program's" for name in names})
-    calls: list[int] = []
-    bench.reaper.between = lambda: calls.append(len(slices))
-    slices: list[bool] = []
-    while not any(slices) and len(slices) < 9:
-        slices.append(bench.reaper.sweep_orphans())
-
-    assert slices == [False, False, True]
-    assert max(calls.count(number) for number in range(3)) <= SWEEP_CALLS
+    sweep_in_three_slices(bench)
     assert sorted(each["queue"] for each in bench.told) == sorted(names)
 
 
