@@ -15,6 +15,7 @@ from supervisor.core.cron.dst import Gap
 from supervisor.core.cron.explain import PASSES
 from supervisor.core.cron.expression import Cron
 from supervisor.core.cron.zones import zone
+from supervisor.core.durations import format_duration
 from supervisor.core.errors import TenureError
 from supervisor.core.model import ScheduleDef
 from supervisor.core.schedules.calendar_trigger import CalendarTrigger
@@ -94,8 +95,9 @@ def begins_anew(definition: ScheduleDef) -> str | None:
     """Return a note where all runs of a dynamic schedule come again: it is deleted, and its file applied once more."""
     if definition.max_runs is None or definition.retain_completed_ms != DEFAULTS["retain_completed_ms"]:
         return None
+    kept = format_duration(definition.retain_completed_ms / 1000)
     return (
-        "is deleted 7 days after the last run of max_runs, and runs as often again when applied after that: "
+        f"is deleted {kept} after the last run of max_runs, and runs as often again when applied after that: "
         "set retain_completed to how long its file is applied, up to 3660d"
     )
 

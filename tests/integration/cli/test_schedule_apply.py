@@ -277,7 +277,7 @@ def test_it_says_which_new_schedule_would_run_all_its_runs_again(desk: ClusterWi
     """Each deploy applies the file, and seven days after the runs nothing is known of them."""
     text = "trial: {job: report.make, every: 1d, max_runs: 5}\nkept: {job: report.make, every: 1d, max_runs: 5, "
     file = desk.write("s.yaml", text + "retain_completed: 3660d}\n")
-    told = "note: trial is deleted 7 days after the last run of max_runs, and runs as often again when applied after"
+    told = "note: trial is deleted 7d after the last run of max_runs, and runs as often again when applied after"
     for words in (["--dry-run"], []):
         result = desk.tenure("apply", "-f", file, *words)
         assert (result.code, told in result.err, "kept" in result.err) == (0, True, False)
