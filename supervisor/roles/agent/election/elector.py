@@ -125,8 +125,7 @@ class Elector:
         self._glance_due_ns = at.now() + at.timing.duration_ns
         former = self._glance
         self._glance = yield from self._follower.glance()
-        is_free = self._glance is not None and self._glance[2] == ""
-        if is_free and at.board.header.ineligible_until_ns:
+        if self._glance is not None and self._glance[2] == "":  # it is free
             self._glance_due_ns = at.now() + LOOK_AGAIN_NS
         if former is not None and former == self._glance:
             self._stand_again("nobody_leads")
@@ -196,7 +195,7 @@ class Elector:
             yield from self._give_way("clock_skew", heir)
         elif at.board.header.vain_epoch == self._held.term.epoch and not self._candidates.is_alone():
             at.report("refusals_resigned", epoch=self._held.term.epoch)
-            yield from self._give_way("refusals", "")
+            yield from self._give_way("refusals", "", away_ns=COOL_DOWN_LAST_NS)
         elif self._candidates.is_due():
             yield from self._candidates.learn(self._memory.roster)
 
@@ -309,11 +308,11 @@ class Elector:
         yield from self._candidates.learn(self._memory.roster)
         yield from self._give_way("requested", heir)
 
-    def _give_way(self, reason: str, heir: str) -> Steps[None]:
+    def _give_way(self, reason: str, heir: str, *, away_ns: int = 0) -> Steps[None]:
         is_alone = self._candidates.is_alone()
         yield from self._resignation.resign(reason, prefer=heir)
         if not is_alone:
-            self._leave_it_until(self._at.now() + self._at.timing.duration_ns)
+            self._leave_it_until(self._at.now() + max(away_ns, self._at.timing.duration_ns))
 
     def _resign(self, reason: str) -> Steps[None]:
         """Hand over because the scheduler of this replica does not work, which others need not suffer from."""
