@@ -128,7 +128,8 @@ class Reloading:
         self._is_asked = False
         self._last_number += 1
         number, in_effect = self._last_number, self.header.config_epoch
-        self._now = _Now(number=number, began_ns=now_ns, deadline_ns=now_ns + self.check_ns)
+        began_ns = self.clock.elapsed_ns()  # after whatever asked for it, which may be later than this turn
+        self._now = _Now(number=number, began_ns=began_ns, deadline_ns=now_ns + self.check_ns)
         self.header.phase = Phase.RELOADING
         self.notify.reloading()
         self.log("reload_started", number=number)
@@ -225,6 +226,7 @@ class Reloading:
         header.is_reload_refused = int(not outcome.is_success)
         header.reloaded_ms = self.clock.wall_ms()
         header.reload_number += 1
+        header.reload_began_ns = began_ns = now.began_ns or now_ns
         level = "info" if outcome.is_success else "error"
         for reason in reasons:
             self.log("reload_problem", level=level, number=now.number, problem=reason)
@@ -242,7 +244,7 @@ class Reloading:
             ReloadRecord(
                 number=header.reload_number,
                 outcome=outcome,
-                began_ns=now.began_ns or now_ns,
+                began_ns=began_ns,
                 ended_ms=header.reloaded_ms,
                 reasons=reasons,
                 changed=now.plan.changed if outcome.is_success else (),

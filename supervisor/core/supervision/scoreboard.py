@@ -1,8 +1,7 @@
 """The layout of the scoreboard: 8-byte words that the processes of one tree share.
 
-One writer per word and no locks: a child that is killed between two stores can stop nobody (the postmaster's rule).
-Readers tolerate any interleaving. Words that belong together and matter together, the term, are read under a sequence
-counter. The runs that a worker holds are an in-flight table of it, so that blame is fair after it died.
+One writer per word and no locks: a child that is killed between two stores can stop nobody. Readers tolerate any
+interleaving; the words of a term are read under a sequence counter. Blame after a death goes by the in-flight table.
 
 The parent decides by its own knowledge (pid, generation); it only mirrors that here. A child's entry is a report, never
 a command. Here is layout only; the shared memory is made in ``supervisor.process.spawn``.
@@ -20,7 +19,7 @@ from supervisor.core.election.lease import NO_TERM, Term
 from supervisor.core.supervision.states import RunState, SlotState, Verb
 
 MAGIC = 0x54454E5552450001  # "TENURE", layout 1
-HEADER_WORDS = 79
+HEADER_WORDS = 80
 ROW_WORDS = 43
 INFLIGHT_WORDS = 3
 _KEPT_WORDS = 38  # what stands from here on outlives a fork
@@ -28,8 +27,8 @@ EVERY_SLOT = (1 << 32) - 1  # in place of a slot, in a request: all workers
 _SEQLOCK_TRIES = 1000
 _WORD_MAX = (1 << 64) - 1
 _STATES = {state.value: state for state in RunState}
-_ENDPOINT_WORDS = slice(41, HEADER_WORDS)
-ENDPOINT_BYTES_MAX = 8 * (HEADER_WORDS - 41)  # room for the longest name that DNS allows and a port: 253 + 6
+_ENDPOINT_WORDS = slice(42, HEADER_WORDS)
+ENDPOINT_BYTES_MAX = 8 * (HEADER_WORDS - 42)  # room for the longest name that DNS allows and a port: 253 + 6
 
 
 class _Word:
@@ -135,6 +134,7 @@ class Header(_Block):
     log_reopens = _Word(9)  # parent: another number means that the log file is opened anew
     reload_number = _Word(10)  # parent: of reloads that ended, whatever their end
     is_reload_refused = _Word(11)  # parent: how the last of them ended; 1: nothing changed, because it cannot be used
+    reload_began_ns = _Word(40)  # parent, last of these: what was asked for later is answered by a later one
     reloaded_ms = _Word(12)  # parent: wall clock when it ended; 0: there was none
     worker_epoch = _Word(13)  # parent: the configuration of workers that are started now, perhaps on trial
     vain_epoch = _Word(14)  # scheduler: the term under which it asks Redis in vain: another replica is to lead
@@ -166,7 +166,7 @@ class Header(_Block):
     endpoint_bytes = _Word(33)
     # of each record with its sequence: some processors show stores of others in another order than they were made
     term_check = _Word(39)
-    endpoint_check = _Word(40)  # then the address, eight bytes to a word
+    endpoint_check = _Word(41)  # then the address, eight bytes to a word
 
     @property
     def clock_skew_ms(self) -> int:

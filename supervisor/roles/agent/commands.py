@@ -54,7 +54,7 @@ class _Pending:
     command: Command
     number: int
     until_ns: int
-    reloads: int = -1  # how many had ended when a reload was asked for; -1: the parent's own answer is awaited
+    reload_ns: int = 0  # when a reload was asked for: one that began before may have read what it was; 0: none was
 
 
 @dataclass(eq=False, kw_only=True)
@@ -110,7 +110,7 @@ class CommandDuty:
             return
         pending = _Pending(command_id, command, self._row.request_number, now_ns + PARENT_NS)
         if command.word is Word.RELOAD:
-            pending.reloads, pending.until_ns = self.child.board.header.reload_number, now_ns + RELOAD_NS
+            pending.reload_ns, pending.until_ns = now_ns, now_ns + RELOAD_NS
         if command.word is Word.STOP:
             self._answer(command_id, Answer(is_done=True))  # said first: nobody may be left to say it afterwards
         self.child.wake_parent()
@@ -163,9 +163,9 @@ class CommandDuty:
         if row.handled_number == pending.number and row.request_result != ParentAnswer.ACCEPTED:
             reason = _REASONS.get(ParentAnswer(row.request_result), "the parent refused")
             return Answer(is_done=False, reason=reason)
-        if pending.reloads < 0:
+        if not pending.reload_ns:
             return Answer(is_done=True)
-        if header.reload_number == pending.reloads:
+        if header.reload_began_ns < pending.reload_ns:
             return None
         if header.is_reload_refused:
             return Answer(is_done=False, reason="refused; the log of that replica names each problem (reload_problem)")

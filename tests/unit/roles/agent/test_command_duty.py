@@ -182,12 +182,18 @@ def test_a_reload_is_answered_once_it_ended(world: CommandedReplica, *, is_refus
     """That the parent took it says nothing yet."""
     world.send("c1", word=Word.RELOAD)
     world.look()
+    asked_ns = world.clock.elapsed_ns()
     world.parent_answers()
     world.look(5)
     assert world.answers == {}
 
-    world.board.header.is_reload_refused = int(is_refused)
-    world.board.header.reload_number += 1
+    header = world.board.header
+    header.is_reload_refused, header.reload_began_ns = int(not is_refused), asked_ns - 1
+    header.reload_number += 1
+    world.look(0.02)
+    assert world.answers == {}, "one that began before read the files as they were"
+
+    header.is_reload_refused, header.reload_began_ns = int(is_refused), asked_ns
     world.look(0.02)
     assert world.answers["c1"].is_done is not is_refused
 
