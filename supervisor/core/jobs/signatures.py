@@ -192,7 +192,14 @@ def _resolve(hint: str, scope: dict[str, Any]) -> Any:
 
 
 def in_words(arguments: type[msgspec.Struct], text: str) -> str:
-    """Return msgspec's message about a value, or its annotation's own: ``Meta(extra={"remedy": …})``."""
+    """Return msgspec's message about a value, without the value, or its annotation's own.
+
+    That is ``Meta(extra={"remedy": …})``.
+    """
+    said, at, place = text.rpartition(" - at `")
+    for kind in ("Invalid enum value", "Invalid value"):
+        if said.startswith(kind):
+            text = kind + at + place
     path = text.rpartition("`$.")[2].removesuffix("`")
     hints = [each.type for each in msgspec.structs.fields(arguments) if each.name == path]
     if hints and "matching regex" in text:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
@@ -22,6 +22,10 @@ from supervisor.store.producer.job_templates import JobTemplates
 from supervisor.store.wire.envelope import unpack
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+class Payment(msgspec.Struct, tag="payment"):
+    amount: int
 
 
 class Colour(Enum):
@@ -118,6 +122,25 @@ def test_a_model_that_refuses_a_value_names_the_field_and_repeats_no_value() -> 
     assert "pin: Input should be a valid integer" in str(caught.value)
     assert "$.value" in str(caught.value)
     assert "hunter2" not in str(caught.value)
+    assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "told"),
+    [
+        (Literal["card", "sepa"], "s3cret - at `$.", "Invalid enum value - at `$.value`"),
+        (Colour, "s3cret", "Invalid enum value - at `$.value`"),
+        (list[Colour], ["red", "s3cret"], "Invalid enum value - at `$.value[1]`"),
+        (dict[Colour, int], {"s3cret": 1}, "Invalid enum value - at `key` in `$.value`"),
+        (Payment, {"type": "s3cret", "amount": 1}, "Invalid value - at `$.value.type`"),
+    ],
+)
+def test_a_value_that_is_none_of_a_list_is_not_repeated(kind: Any, value: Any, told: str) -> None:
+    """Runs wait with arguments of before a deploy, and whoever may read sees why they failed."""
+    with pytest.raises(ArgumentsError) as caught:
+        registered(kind).read({"value": value})
+
+    assert told in str(caught.value)
     assert "s3cret" not in str(caught.value)
 
 
