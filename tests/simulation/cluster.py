@@ -15,6 +15,7 @@ from supervisor.store.wire.fire import FireCode
 from supervisor.testing.replica import Replica
 from supervisor.testing.server import Server, driven_time
 from supervisor.testing.world import ReplicaClock, S, World
+from tests.kit.pace import limit_pace
 
 TEMPLATE = Template(job="sim.job", kind=Kind.SYNC)
 EACH = ScheduleDef(id="each", template=TEMPLATE, every_ms=1000, overlap="allow", missed="all")
@@ -56,6 +57,7 @@ class Cluster(Replicas):
     def __init__(self, count: int, *more: ScheduleDef) -> None:
         super().__init__(World(Server(Keys("marks")), seed=1), count, EACH, LATEST, RARE, *more)
         self.server = self.world.server
+        limit_pace(self.world)
 
     def resign(self) -> Replica:
         """Let another replica lead, as the same process; return it."""

@@ -13,6 +13,7 @@ from supervisor.store.keys import Keys
 from supervisor.testing.replica import Replica
 from supervisor.testing.server import Server, driven_time
 from supervisor.testing.world import ReplicaClock, S, Told, World
+from tests.kit.pace import limit_pace
 from tests.simulation.chaos import CHANGING, Chaos
 from tests.simulation.checker import problems
 from tests.simulation.faults import BadNetwork, Profile
@@ -74,6 +75,7 @@ def run(seed: int, *, focus: frozenset[str] = frozenset()) -> Outcome:
     )
     network = BadNetwork(rng, profile)
     world = World(Server(Keys("sim")), seed=seed, network=network)
+    limit_pace(world)
     with driven_time(world.server_time_s):
         replicas = [
             Replica(

@@ -236,11 +236,15 @@ class FireDispatcher:
         """Take the schedules on as Redis decided; return those whose due time its clock has not reached."""
         marks: dict[str, int] = {}
         skewed: dict[str, DueSchedule] = {}
+        completed: set[str] = set()
         for item, (code, mark_ms) in zip(batch.items, reply.results, strict=True):
             name = item.schedule
-            if name in skewed:
+            if name in skewed or name in completed:
                 continue  # it stands on a watermark that was not reached: a DUP that says nothing
-            if code in _ADVANCED or code is FireCode.DUP:
+            if code is FireCode.COMPLETED:
+                completed.add(name)
+                marks[name] = mark_ms
+            elif code in _ADVANCED or code is FireCode.DUP:
                 # DUP: Redis knows better, from an answer that was lost or from another term.
                 marks[name] = mark_ms
                 if code is FireCode.BUFFERED and item.policy.startswith("cancel"):
@@ -254,7 +258,8 @@ class FireDispatcher:
                 self._prefetcher.again(name)  # its pause is yet to be ended
                 continue
             self._prefetcher.marks.remember(name, mark_ms)
-            self._follow(batch.sent[name], mark_ms, batch.moment)
+            if name not in completed:
+                self._follow(batch.sent[name], mark_ms, batch.moment)
         return list(skewed.values())
 
     def _follow(self, ready: DueSchedule, mark_ms: int, moment: DecisionTime) -> None:
@@ -277,7 +282,7 @@ class FireDispatcher:
         decided: list[Decided] = []
         halted: set[str] = set()
         for item, (code, _) in zip(batch, reply.results, strict=True):
-            if code in _HALTED:
+            if code in _HALTED or code is FireCode.COMPLETED:
                 halted.add(item.schedule)
             elif code is FireCode.DUP and item.schedule in halted:
                 continue  # nobody has decided it: the one before it was not either

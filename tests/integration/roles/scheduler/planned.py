@@ -23,6 +23,7 @@ from supervisor.store.wire.poll import Ack
 from supervisor.testing.replica import PATIENT, Replica
 from supervisor.testing.server import Server, driven_time
 from supervisor.testing.world import EPOCH_MS, Network, ReplicaClock, World
+from tests.kit.pace import limit_pace
 
 S = 1_000_000_000
 SESSION = "w/worker-0/1"
@@ -43,6 +44,7 @@ class Planned:
         self, *definitions: ScheduleDef, lease_s: float = 5.0, network: Network | None = None, **options: Any
     ) -> None:
         self.world = World(Server(Keys("plan")), seed=1, network=network)
+        limit_pace(self.world)
         self.server = self.world.server
         self.keys = self.server.keys
         self.exits = ExitStack()

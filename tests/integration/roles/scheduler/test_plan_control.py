@@ -134,6 +134,17 @@ def test_max_runs_completes_the_schedule() -> None:
         assert plan.state().counters.completed_ms > 0
 
 
+def test_max_runs_that_are_had_amid_what_is_owed_end_it() -> None:
+    """With two due times left over, the leader asked Redis as fast as it answered, for good."""
+    with planned(every(2, missed="all", overlap="allow", max_runs=3)) as plan:
+        plan.until(3)
+        plan.leader.kill()
+        plan.until(20)
+        plan.leader.start()
+        plan.until(40)
+        assert plan.fired() == [2, 4, 6]
+
+
 def test_a_completed_schedule_that_may_run_on_does() -> None:
     """An edit that raises max_runs opens it again."""
     with planned() as plan:
