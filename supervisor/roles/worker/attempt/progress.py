@@ -25,6 +25,7 @@ from supervisor.core.errors import StoreRefusedError, StoreUnavailableError
 from supervisor.core.model import Kind
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.context import Context
+from supervisor.roles.worker.process.loop_tasks import own_task
 from supervisor.store.queues.run_records import Progresses, ProgressItem
 from supervisor.telemetry import events
 
@@ -110,7 +111,7 @@ class Progress:
 
     def _begin_sending(self) -> None:
         if self._sending is None and self._loop is not None:
-            self._sending = self._loop.create_task(self._send_all(), context=contextvars.Context())
+            self._sending = own_task(self._send_all(), contextvars.Context())
 
     async def _send_all(self) -> None:
         """Send waiting progress, all runs in one call, at most once a second, until nothing waits."""

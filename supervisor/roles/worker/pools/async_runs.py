@@ -28,6 +28,7 @@ from supervisor.roles.worker.attempt.context import SoftTimeout
 from supervisor.roles.worker.attempt.executor import Execution
 from supervisor.roles.worker.attempt.failure import is_under_way
 from supervisor.roles.worker.process.forks import Original
+from supervisor.roles.worker.process.loop_tasks import own_task
 from supervisor.roles.worker.run_reporting import log_as
 from supervisor.roles.worker.runtime import WorkerRuntime
 from supervisor.store.wire.poll import Ack, FetchedRun
@@ -167,7 +168,7 @@ class AsyncRuns:
         self._has_suspect = execution.fetched.suspect
         if execution.soft_ns < self._soft_due_ns:
             self._arm_soft(execution.soft_ns)
-        execution.task = asyncio.get_running_loop().create_task(self._execute(execution), context=self._context.copy())
+        execution.task = own_task(self._execute(execution), self._context.copy())
 
     async def _execute(self, execution: Execution) -> None:
         """Call the job, and report how it ended."""

@@ -29,6 +29,7 @@ from supervisor.core.errors import TenureError
 from supervisor.core.jobs.resource import Resource
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.context import Interrupted, SoftTimeout
+from supervisor.roles.worker.process.loop_tasks import own_task
 from supervisor.telemetry import metrics
 from supervisor.telemetry.masking import text_of
 
@@ -214,7 +215,7 @@ class Resources:
 
 def _task(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     """Do ``work`` for all runs: its lines in the log do not name the one that happened to be first."""
-    return asyncio.get_running_loop().create_task(work, context=contextvars.Context())
+    return own_task(work, contextvars.Context())
 
 
 def _ends_task(error: BaseException) -> bool:

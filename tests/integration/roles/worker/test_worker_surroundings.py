@@ -297,3 +297,25 @@ def test_a_result_that_answers_by_code_of_its_own_ends_no_worker(sync_shop: Work
 
     assert (found.code, found.history) == (0, [(run_id, "ok", 1)])
     assert "tenure_result_dropped" in found.results[run_id]
+
+
+async def test_a_task_factory_that_a_job_left_keeps_no_later_run_from_being_executed(shop: WorkerKit) -> None:
+    """One of the form that takes no context ended the process, with the runs beside it, at the next begin of a run."""
+
+    @job("instrumented")
+    async def instrumented() -> None:
+        asyncio.get_running_loop().set_task_factory(lambda loop, work: asyncio.Task(work, loop=loop))
+
+    @job("later")
+    async def later(context: Context, client: Client) -> None:
+        context.progress("half")
+
+    try:
+        async with shop.worker():
+            first = shop.enqueue("instrumented")
+            await until(lambda: shop.ended(1), what="the end of the one that sets it")
+            second = shop.enqueue("later")
+            await until(lambda: shop.ended(2), what="the end of the next one")
+    finally:
+        asyncio.get_running_loop().set_task_factory(None)
+    assert shop.history() == [(first, "ok", 1), (second, "ok", 1)]
