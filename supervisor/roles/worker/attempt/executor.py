@@ -41,7 +41,7 @@ from supervisor.roles.worker.attempt.failure import (
     is_clean_exit,
     is_final,
     is_undone,
-    never_awaited,
+    work_undone,
 )
 from supervisor.roles.worker.attempt.invocation import JobInvoker, is_planner
 from supervisor.roles.worker.attempt.run_output import Children, Leavings
@@ -240,9 +240,9 @@ class Executor:
         self.ends.began(fetched, waited_s)
 
     def succeed(self, execution: Execution, value: Any) -> Ack:
-        """Return the acknowledgement of a job that returned ``value``: failed where the job had to await that."""
-        if is_undone(value, self.kind):
-            return self.fail(execution, never_awaited(value))
+        """Return the acknowledgement of a job that returned ``value``: failed where that is its work, and not done."""
+        if is_undone(value):
+            return self.fail(execution, work_undone(value))
         result = None
         if value is not None and execution.fetched.envelope.template.result_ttl_s > 0:
             result = encoded_result(execution.fetched, value)

@@ -17,8 +17,9 @@ from __future__ import annotations
 import asyncio
 import os
 import traceback
+from collections.abc import Coroutine, Generator
 from contextlib import suppress
-from types import CoroutineType
+from types import AsyncGeneratorType, GeneratorType
 from typing import Any, TypeGuard
 
 import msgspec
@@ -81,9 +82,13 @@ def is_clean_exit(error: BaseException) -> bool:
         return False
 
 
-def is_undone(value: Any, kind: Kind) -> bool:
-    """Return whether a job of a pool of ``kind`` returned what it had to await: its work was not done."""
-    return type(value) is CoroutineType or (kind is Kind.SYNC and must_be_awaited(value))
+def is_undone(value: Any) -> bool:
+    """Return whether a job or callback returned what it had to await or iterate to its end: its work was not done."""
+    if type(value) is GeneratorType:
+        return value.gi_frame is not None
+    if type(value) is AsyncGeneratorType:
+        return value.ag_frame is not None
+    return must_be_awaited(value)
 
 
 def is_under_way(value: Any) -> TypeGuard[asyncio.Future[Any]]:
@@ -91,12 +96,26 @@ def is_under_way(value: Any) -> TypeGuard[asyncio.Future[Any]]:
     return issubclass(type(value), asyncio.Future)  # a proxy answers for what it stands for, by code of its own
 
 
-def never_awaited(value: Any) -> TypeError:
-    """Return the error of a job that returned an awaitable instead of awaiting it: its work was not done."""
-    if type(value) is CoroutineType:
+def work_undone(value: Any, what: str = "the job", *, remedy: str = "") -> TypeError:
+    """Return the error of ``what``, a job or callback that returned its work instead of doing it; close that."""
+    if issubclass(type(value), Coroutine | Generator):
         with suppress(BaseException):  # it may have been begun, and have code that runs at its end
             value.close()
-    return TypeError("the job returned an awaitable that nobody awaits; await it there, and define jobs with async def")
+    if must_be_awaited(value):
+        remedy = remedy or "await it there, and define jobs with async def"
+        return TypeError(f"{what} returned an awaitable that nobody awaits; {remedy}")
+    remedy = remedy or "iterate it there; of a planner @job decorates the function itself that yields"
+    return TypeError(f"{what} returned a generator that nobody iterates; {remedy}")
+
+
+def must_be_done(value: Any, remedy: str) -> None:
+    """Check what a callback returned.
+
+    Raises:
+        TypeError: its work, undone; the error ends with ``remedy``.
+    """
+    if is_undone(value):
+        raise work_undone(value, "it", remedy=remedy)
 
 
 def describe(error: BaseException, *, worker: str) -> Failure:

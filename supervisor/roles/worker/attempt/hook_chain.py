@@ -32,7 +32,7 @@ from supervisor.core.retry import Again
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.calls import Calls, Ended
 from supervisor.roles.worker.attempt.context import Context, Interrupted, SoftTimeout
-from supervisor.roles.worker.attempt.failure import is_clean_exit
+from supervisor.roles.worker.attempt.failure import is_clean_exit, is_undone, work_undone
 from supervisor.roles.worker.attempt.hooks import BoundHook, HookFailedError, Hooks, Pipeline, describe
 from supervisor.roles.worker.attempt.run_memory import waiting_key
 from supervisor.roles.worker.attempt.run_output import MESSAGE_CHARS_MAX
@@ -42,6 +42,7 @@ from supervisor.telemetry.metrics import HOOK_ANSWERS, HOOK_SECONDS
 
 UNRESERVE = "unreserve"
 
+_DO_IT = "do it there, define hooks that await with async def"
 _Deciding = Generator[Callable[[], Any], Ended, BaseException | None]
 
 
@@ -109,9 +110,11 @@ class HookChain:
         call = self._pipeline.step(asked, method, self._context, *args, within_s=within_s)
         if method == UNRESERVE and self._context.kind is Kind.ASYNC:  # of a sync pool a thread makes it, and goes on
             call = partial(_uncut, call)
-        ended = yield call
+        answer, error = yield call
+        if is_undone(answer):
+            answer, error = None, HookFailedError(str(work_undone(answer, "it", remedy=_DO_IT)))
         HOOK_SECONDS.labels(asked.name, method).observe((self._clock.elapsed_ns() - started_ns) / SECOND_NS)
-        return ended
+        return answer, error
 
     def _ask(self, asked: BoundHook, point: Point) -> _Deciding:
         if point is Point.RESERVE:

@@ -32,7 +32,7 @@ from supervisor.core.model import Kind
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.calls import Calls, Ended, drive, drive_async
 from supervisor.roles.worker.attempt.context import Context
-from supervisor.roles.worker.attempt.failure import is_clean_exit, is_under_way, is_undone, never_awaited
+from supervisor.roles.worker.attempt.failure import is_clean_exit, is_under_way, is_undone, must_be_done, work_undone
 from supervisor.roles.worker.attempt.hook_chain import HookChain, time_after
 from supervisor.roles.worker.attempt.hooks import Hooks, Pipeline
 from supervisor.roles.worker.attempt.middleware import Middleware, chain, closing
@@ -44,6 +44,7 @@ from supervisor.telemetry.masking import text_of
 if TYPE_CHECKING:
     from supervisor.store.producer.producer import Producer
 
+_UNDO = "give on_failure a plain function that does it, or, in a coroutine job, a coroutine function"
 GRACE_S = 0.1  # for a middleware that takes all of its time to close
 
 log = structlog.get_logger("tenure.job")
@@ -175,8 +176,8 @@ class JobInvoker:
                 yield from hooks.tell(refusal)
                 return None, refusal
         value, error = yield from self._to_end(self._work(plan, context, hooks, arguments))
-        if is_undone(value, self._kind):
-            value, error = None, never_awaited(value)
+        if is_undone(value):
+            value, error = None, work_undone(value)
         if context.undo and error is not None and not is_clean_exit(error):
             yield from self._undo(context)
         if context.last_progress is not None and self._kind is Kind.SYNC:
@@ -234,17 +235,15 @@ def _itself(awaitable: Any) -> Any:
 
 
 def _call_plain(function: Callable[[], Any], _: Context) -> None:
-    value = function()
-    if inspect.iscoroutine(value):
-        value.close()
-        raise TypeError("a plain job cannot await it; give on_failure a plain function")
+    must_be_done(function(), _UNDO)
 
 
 async def _call_async(function: Callable[[], Any], context: Context) -> None:
     value = function()
     if must_be_awaited(value):
         async with asyncio.timeout(time_after(context)):
-            await value
+            value = await value
+    must_be_done(value, _UNDO)
 
 
 @lru_cache(maxsize=1024)

@@ -29,11 +29,13 @@ from supervisor.core.errors import TenureError
 from supervisor.core.jobs.resource import Resource
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.context import Interrupted, SoftTimeout
+from supervisor.roles.worker.attempt.failure import must_be_done
 from supervisor.roles.worker.process.loop_tasks import own_task
 from supervisor.telemetry import metrics
 from supervisor.telemetry.masking import text_of
 
 PING_EVERY_S = 10.0
+_OPEN = "open the resource there, with async def for coroutine jobs"
 PING_S = 5.0  # how long an asynchronous ping may take
 
 T = TypeVar("T")
@@ -84,7 +86,7 @@ class Resources:
         if resource is None:
             try:
                 resource = kind()
-                resource.open()
+                must_be_done(resource.open(), _OPEN)
             except (SoftTimeout, Interrupted):
                 raise
             except BaseException as error:  # SystemExit too: as its job's it would end the run as if that was called
@@ -115,7 +117,7 @@ class Resources:
         try:
             async with asyncio.timeout(kind.timeout_s):
                 resource = kind()
-                await _awaited(resource.open())
+                must_be_done(await _awaited(resource.open()), _OPEN)
         except BaseException as error:  # noqa: BLE001 - see above
             _failed_to_open(kind, error)
             return error
