@@ -65,7 +65,7 @@ local function decide(open, ids, skip, most, is_suspect)
       local is_retry = charges(att[n]) > 0 and not has_asked(queue, id) -- it is older than what waits
       local came_us = came_at(att[n])
       local is_known = is_suspect or is_retry or t.woken[queue .. ' ' .. id] or came_us
-      local is_older = is_known or att[n] == WAITED or of.is_replacing and att[n] -- tried again: no newer than who runs
+      local is_older = is_known or has_place(att[n]) or of.is_replacing and att[n] -- tried again: no newer than who runs
       verdict, due = judge(open, id, of, is_retry, is_older, not is_suspect, came_us, is_known) -- a suspect has had its start
       if not verdict then
         return nil

@@ -29,6 +29,12 @@
 local HEALED_MAX, SAMPLE = 4, 8
 local WAITED = '0,0,0' -- charged with nothing: it came to its turn before, and is no newer when it comes back
 
+-- Whether a run was brought for the slot that it waited for, by a turn of the other kind, and so goes before what waits: `att` is
+-- WAITED, or has a 0 in front of what it charges, which reads as the same numbers, and whoever charges it again leaves out.
+local function has_place(att)
+  return att == WAITED or string.find(att or '', '^0%d') ~= nil
+end
+
 local parsed = {} -- many runs of one script share theirs; nobody changes what is in here
 local function limits_in(header)
   local of = parsed[header]
@@ -309,13 +315,15 @@ local function replace_older(queue, id, data)
 end
 
 -- A run that was not started waits until `due`. Of those that replace others it is no newer when it comes back: it is charged,
--- with nothing. Any other is, and has no age.
+-- with nothing. Any other is, and has no age, nor its place.
 local function put_off(queue, id, data, att, due)
-  local header = not att and header_of(data)
+  local header = (not att or att == WAITED) and header_of(data)
   if header and limits_in(header).is_replacing then
     redis.call('HSET', keys.att(queue), id, WAITED)
-  elseif string.find(att or '', WAITED .. ',', 1, true) == 1 then
+  elseif att == WAITED or string.find(att or '', WAITED .. ',', 1, true) == 1 then
     redis.call('HDEL', keys.att(queue), id)
+  elseif has_place(att) then
+    redis.call('HSET', keys.att(queue), id, string.sub(att, 2))
   end
   note_asked(queue, id, att)
   redis.call('ZADD', keys.later(queue), whole(due), id)

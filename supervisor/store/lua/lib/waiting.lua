@@ -9,6 +9,16 @@ local function came_at(att)
   return us and (us <= t.now_us and us or 0) or nil
 end
 
+-- Write that a run has its place, unless its age says so.
+local function note_place(queue, id)
+  local att = short(keys.att(queue), id)
+  if not came_at(att) then
+    local attempts, crashes, interrupts = charges(att)
+    local is_charged = attempts + crashes + interrupts > 0
+    redis.call('HSET', keys.att(queue), id, is_charged and string.format('0%.0f,%.0f,%.0f', attempts, crashes, interrupts) or WAITED)
+  end
+end
+
 -- Put ids in front of a list, the first one first.
 local function push_front(list, ids)
   local turned = {}
@@ -216,7 +226,7 @@ local function wake(open)
           redis.call('HDEL', keys.blocked(queue), id)
           t.woken[queue .. ' ' .. id] = key
           if kind ~= t.letter then
-            redis.call('HSETNX', keys.att(queue), id, WAITED) -- a turn of the other kind must know that it has its place
+            note_place(queue, id) -- a turn of the other kind must know that it has its place
           end
           add(heads, ready(queue, data), id)
           rung[kind] = true

@@ -9,7 +9,7 @@ import pytest
 from supervisor.core.model import Kind, Outcome, Release
 from supervisor.store.queues.control import QueueControl
 from supervisor.store.wire.poll import Ack, FetchedRun
-from tests.integration.store.limits.limit_checks import limited
+from tests.integration.store.limits.limit_checks import broken_limits, limited
 from tests.kit.builders import StoreCalls
 
 S, Z = "r.1/w-0/1", "r.1/w-1/1"
@@ -109,6 +109,99 @@ def test_one_that_was_brought_for_a_slot_by_a_worker_of_the_other_kind_keeps_its
         begun += world.fetch(Z, kind=Kind.SYNC)
 
     assert begun == ["r0", "r1", "r2", "r3"]
+    assert world.fsck() == []
+
+
+def charge(world: StoreCalls, how: str, run_id: str) -> None:
+    """Let a run come back charged, to wait behind whatever waits by then."""
+    world.enqueue(limited(run_id))
+    assert world.fetch(S) == [run_id]
+    if how == "requeued":
+        world.ack(S, run_id, Outcome.DEAD)
+        return
+    if how == "failed and asked":
+        world.ack(S, run_id, Outcome.RETRY, retry_delay_ms=60_000, error={"type": "ValueError"})
+        world.make_due(run_id)
+        assert world.fetch(S) == [run_id]
+    world.ack(S, run_id, Outcome.AGAIN, attempt=2 if "failed" in how else 1, retry_delay_ms=60_000)
+
+
+@pytest.mark.parametrize("how", ["asked", "failed and asked", "requeued"])
+def test_charged_runs_have_a_free_slot_in_turn_where_workers_of_the_other_kind_look_between(
+    world: StoreCalls, how: str
+) -> None:
+    """Each was judged as one that had just come, and went behind the next one, whose turn it was then: none ever began."""
+    world.open(S, Z)
+    names = [f"r{n}" for n in range(4)]
+    for name in names:
+        charge(world, how, name)
+    world.run(QueueControl(world.keys).requeue("default", names))
+    world.run(QueueControl(world.keys).hasten([("default", name) for name in names]))
+
+    runs = world.turn(S, want=10).runs
+    begun: list[str] = []
+    for _ in names:
+        (run,) = runs
+        begun.append(run.envelope.id)
+        assert (run.attempt, run.interrupts) == ((2, 1) if how == "failed and asked" else (1, 1))
+        world.ack(S, run.envelope.id, attempt=run.attempt)
+        assert world.fetch(Z, kind=Kind.SYNC) == []
+        runs = world.turn(S, want=10).runs
+    assert begun == names
+    assert world.fsck() == []
+
+
+def test_one_that_is_put_off_waits_behind_others_although_the_other_kind_had_brought_it(world: StoreCalls) -> None:
+    """That it was brought for a slot once stayed with it, so that it went before all that waited each time."""
+    world.open(S, Z)
+    world.enqueue(*(limited(f"r{n}") for n in range(4)))
+    assert world.fetch(S) == ["r0"]
+    world.ack(S, "r0")
+    assert world.fetch(Z, kind=Kind.SYNC) == []
+    assert world.fetch(S) == ["r1"]
+    world.ack(S, "r1", Outcome.GIVEBACK, retry_delay_ms=60_000)
+    assert world.fetch(S) == ["r2"]
+    world.make_due("r1")
+    assert world.fetch(S) == []
+    world.ack(S, "r2")
+
+    assert world.fetch(S) == ["r3"]
+
+
+def end_some(world: StoreCalls, draw: random.Random, held: list[FetchedRun]) -> list[FetchedRun]:
+    """Let some runs ask again, fail, be given back or interrupted; return those that go on."""
+    ended = [run for run in held if draw.random() < 0.6]
+    back = [run for run in ended if draw.random() < 0.2]
+    if back:
+        items = [("default", run.envelope.id, Release.INTERRUPTED) for run in back]
+        world.run(world.queues.release_runs(session=S, items=items))
+    for run in ended:
+        if run not in back:
+            outcome = draw.choice([Outcome.AGAIN] * 5 + [Outcome.GIVEBACK, Outcome.RETRY])
+            world.ack(S, run.envelope.id, outcome, run.attempt, retry_delay_ms=60_000)
+    return [run for run in held if run not in ended]
+
+
+@pytest.mark.share(2)
+@pytest.mark.parametrize("seed", range(4))
+def test_a_slot_is_used_however_often_workers_of_the_other_kind_look(world: StoreCalls, seed: int) -> None:
+    """Of runs that come back charged, in any way: no second turn with a free slot begins none of those that wait."""
+    world.open(S, Z)
+    draw, later, held = random.Random(seed), world.keys.queue("default").later, list[FetchedRun]()
+    most, unused = 1 + seed % 2, 0
+    world.enqueue(*(limited(f"r{n}", most) for n in range(6)))
+    for _ in range(100):
+        held = end_some(world, draw, held)
+        for run_id in world.raw.zrange(later, 0, -1):
+            world.make_due(run_id.decode())
+        for _ in range(draw.choice([0, 1, 1, 3])):
+            assert world.fetch(Z, kind=Kind.SYNC) == []
+        runs = world.turn(S, want=draw.choice([1, 10])).runs
+        held += runs
+        unused = unused + 1 if len(held) < most and not runs else 0
+        assert unused < 2
+        assert len(held) <= most
+    assert broken_limits(world, ("default",)) == []
     assert world.fsck() == []
 
 

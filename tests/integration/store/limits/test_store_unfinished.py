@@ -70,6 +70,22 @@ def test_one_that_comes_back_unfinished_is_the_next_of_its_concurrency_key(
 
 
 @pytest.mark.parametrize("how", BACK)
+def test_one_that_comes_back_unfinished_is_the_next_also_where_the_other_kind_is_served(
+    world: StoreCalls, how: str
+) -> None:
+    """A worker of the other kind brings it for its slot: one that was charged went behind all that waited."""
+    world.open(S, Z)
+    world.enqueue(*(limited(f"r{n}") for n in range(4)))
+    assert world.fetch(S) == ["r0"]
+
+    come_back(world, how, "r0")
+
+    assert world.fetch(Z, kind=Kind.SYNC) == []
+    assert begun_in_turn(world) == ["r0", "r1", "r2", "r3"]
+    assert world.fsck() == []
+
+
+@pytest.mark.parametrize("how", BACK)
 def test_one_that_comes_back_unfinished_is_the_next_of_its_rate(world: StoreCalls, how: str) -> None:
     """It went behind all that had come too early meanwhile, an hour of them where a rate lets one start a minute."""
     world.open(S, Z)
