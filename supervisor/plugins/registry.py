@@ -24,7 +24,7 @@ from supervisor.plugins.contract import (
 from supervisor.plugins.registration import Registered
 from supervisor.settings.base import Path, split
 from supervisor.settings.loader import Loaded
-from supervisor.settings.schedules.search_path import import_named
+from supervisor.settings.schedules.search_path import DirectoryChangedError, import_named, staying_here
 from supervisor.settings.sections.plugins import PluginSettings
 
 GROUP = "tenure.plugins"
@@ -156,7 +156,10 @@ def load_callable(reference: str, what: str) -> object:
     """
     module, _, attribute = reference.partition(":")
     try:
-        found: object = getattr(import_named(module), attribute)
+        with staying_here(what):
+            found: object = getattr(import_named(module), attribute)
+    except DirectoryChangedError as error:
+        raise PluginDefinitionError(str(error)) from None
     except (Exception, SystemExit) as error:
         text = " ".join(str(error).split())[:300]
         raise PluginDefinitionError(

@@ -33,10 +33,12 @@ from supervisor.settings.schedules.profiles import policies_of
 from supervisor.settings.schedules.rules import unfollowable
 from supervisor.settings.schedules.search_path import (
     AmbiguousModuleError,
+    DirectoryChangedError,
     import_named,
     missing_module,
     module_of,
     search_here,
+    staying_here,
 )
 from supervisor.settings.schedules.template import template_of
 from supervisor.settings.sections.models import Settings
@@ -65,7 +67,8 @@ def import_jobs(
         path = format_path(("jobs", index))
         where = (origins or {}).get(path, DEFAULT_ORIGIN)
         try:
-            imported = import_named(module_of(module))
+            with staying_here(f"module {module}"):
+                imported = import_named(module_of(module))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - any code may stand there
             problems.append(Problem(where, path, *_import_failure(module, error)))
             continue
@@ -78,7 +81,7 @@ def import_jobs(
 
 
 def _import_failure(module: str, error: BaseException) -> tuple[str, str]:
-    if isinstance(error, AmbiguousModuleError):
+    if isinstance(error, AmbiguousModuleError | DirectoryChangedError):
         message, _, remedy = str(error).partition("; ")
         return message, remedy
     if isinstance(error, ModuleNotFoundError) and error.name is not None:

@@ -23,7 +23,7 @@ from supervisor.settings.base import split
 from supervisor.settings.document import DEFAULT_ORIGIN, format_path
 from supervisor.settings.loader import Loaded
 from supervisor.settings.schedules.profiles import unknown_profile
-from supervisor.settings.schedules.search_path import import_named, search_here
+from supervisor.settings.schedules.search_path import DirectoryChangedError, import_named, search_here, staying_here
 from supervisor.settings.sections.models import Settings
 from supervisor.settings.sections.pipeline import HooksSettings, WebhookSettings
 
@@ -85,7 +85,10 @@ def find_hook(name: str, known: HookRegistry) -> Hook:
     search_here()
     module, _, attribute = name.partition(":")
     try:
-        target = getattr(import_named(module), attribute)
+        with staying_here(f"hook {name}"):
+            target = getattr(import_named(module), attribute)
+    except DirectoryChangedError as error:
+        raise UnusableHookError(str(error)) from None
     except (Exception, SystemExit) as error:
         raise UnusableHookError(f"hook {name} cannot be imported: {type(error).__name__}: {error}") from error
     return _imported(name, name, target)
@@ -185,7 +188,10 @@ def _promised(entry: EntryPoint) -> Hook:
 
 def _load(entry: EntryPoint) -> Any:
     try:
-        return entry.load()
+        with staying_here(f"hook {entry.name}"):
+            return entry.load()
+    except DirectoryChangedError as error:
+        raise UnusableHookError(str(error)) from None
     except (Exception, SystemExit) as error:
         raise UnusableHookError(
             f"hook {entry.name} cannot be imported from {entry.value}: {type(error).__name__}: {error}"

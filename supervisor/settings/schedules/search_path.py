@@ -6,11 +6,13 @@ Guarantees
     The current directory counts only if it is trusted, or was on the path before. Where trust lets it count, each file
     and package directory that is imported from it must be trusted too, whoever imports it. Modules of Python's own
     library, and packages that are imported already, are replaced by nothing.
+    An import within ``staying_here`` leaves the process in its current directory.
 """
 
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -43,6 +45,10 @@ _checked: set[str] = set()  # directories whose files are imported only where th
 
 class AmbiguousModuleError(TenureError):
     """A short name of jobs that ship is the name of a user's module too."""
+
+
+class DirectoryChangedError(TenureError):
+    """The import of a module changed the current directory."""
 
 
 def search(directories: Iterable[Path]) -> None:
@@ -101,6 +107,35 @@ def _add(directory: str) -> None:
         sys.path.append(directory)  # last, so that nothing in it replaces a module that nobody named
     if directory not in _own:
         _own.append(directory)
+
+
+@contextmanager
+def staying_here(what: str) -> Iterator[None]:
+    """Go back to the current directory after the import of ``what``.
+
+    Relative paths of the configuration are taken from where the process is when each of them is used.
+
+    Raises:
+        DirectoryChangedError: the import left it.
+    """
+    before = os.getcwd()  # noqa: PTH109 - as chdir takes it
+    try:
+        yield
+    finally:
+        if (after := _here()) != before:
+            os.chdir(before)
+    if after != before:
+        raise DirectoryChangedError(
+            f"{what} changes the current directory when it is imported, to {after or 'one that is gone'}: relative "
+            f"paths, as of data_dir, would lead there; leave it, and make paths of files beside a module from __file__"
+        )
+
+
+def _here() -> str:
+    try:
+        return os.getcwd()  # noqa: PTH109 - compared as a text
+    except OSError:
+        return ""
 
 
 def import_named(module: str) -> ModuleType:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from supervisor.core.errors import ConfigError
 from supervisor.core.model import Kind, ScheduleDef, Template
 from supervisor.plugins import registry as plugins
 from supervisor.plugins.contract import PluginDefinitionError, PluginNotRegisteredError, check_class
-from supervisor.plugins.registry import PluginRegistry, check_schedules
+from supervisor.plugins.registry import PluginRegistry, check_schedules, load_class
 from supervisor.settings.loader import Loaded, UnusableError, load
 from supervisor.settings.sections.models import Settings
 from supervisor.settings.sections.plugins import PluginSettings
@@ -203,3 +204,21 @@ def test_the_secrets_of_a_plugin_are_never_shown(tmp_path: Path) -> None:
     assert settings.plugins["p"].secrets["key"].get_secret_value() == "from-a-file"
     assert "from-a-file" not in shown
     assert "in-plain-sight" not in shown
+
+
+def test_a_plugin_whose_import_changes_the_current_directory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Relative paths of the configuration are used after plugins are imported."""
+    monkeypatch.chdir(here := tmp_path.resolve())
+    monkeypatch.syspath_prepend(str(here))
+    monkeypatch.delitem(sys.modules, "leaving_plugin", raising=False)
+    code = (
+        "from tenure import Plugin\nclass P(Plugin):\n    name = 'p'\n    def run(self, options, secrets, task): ...\n"
+    )
+    (here / "leaving_plugin.py").write_text(f"import os\nos.chdir('/')\n{code}")
+
+    with pytest.raises(PluginDefinitionError, match="plugin leaving_plugin:P changes the current directory when it is"):
+        load_class("leaving_plugin:P")
+
+    assert Path.cwd() == here

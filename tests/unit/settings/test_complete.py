@@ -252,6 +252,29 @@ def test_a_module_that_gives_no_jobs_says_why(source: str, message: str, modules
     assert message in str(problem).replace(str(modules), "DIR")
 
 
+def test_a_module_whose_import_changes_the_current_directory_is_refused(
+    modules: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By name, also where it changes it on the way to an error; the process stays where its relative paths lead."""
+    here, elsewhere = modules / "here", modules / "elsewhere"
+    here.mkdir()
+    elsewhere.mkdir()
+    monkeypatch.chdir(here)
+    leaving = f"import os\nos.chdir({str(elsewhere)!r})\n"
+    (modules / "tleaves.py").write_text(f"{leaving}from tenure import job\n@job('tleaves.f')\ndef f() -> None: ...\n")
+    (modules / "tbreaks.py").write_text(f"{leaving}raise RuntimeError('boom')\n")
+    (modules / "tremoved.py").write_text(f"{leaving}os.rmdir({str(elsewhere)!r})\n")
+
+    left, broken, removed = import_jobs(["tleaves", "tbreaks", "tremoved"], {"jobs[0]": "tenure.yaml:7"})
+
+    assert Path.cwd() == here
+    assert (left.where, left.path) == ("tenure.yaml:7", "jobs[0]")
+    assert f"module tleaves changes the current directory when it is imported, to {elsewhere}:" in left.message
+    assert left.remedy == "leave it, and make paths of files beside a module from __file__"
+    assert "module tbreaks cannot be imported: RuntimeError: boom" in broken.message
+    assert "module tremoved changes the current directory when it is imported, to one that is gone:" in removed.message
+
+
 def test_every_module_is_tried_although_one_fails(modules: Path) -> None:
     """All at once, here too; a missing package of a dotted name counts as missing."""
     (modules / "tgood.py").write_text(

@@ -5,14 +5,16 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterator
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
 from supervisor.core.jobs.registry import registry
-from supervisor.settings.schedules import search_path
+from supervisor.settings.schedules import hook_sources, search_path
 from supervisor.settings.schedules.complete import import_jobs
 from supervisor.settings.schedules.search_path import SHIPPED, import_named, module_of, search
+from supervisor.settings.sections.models import Settings
 from tenure.jobs import http, identity, shell
 
 JOB = "from tenure import job\n@job('{name}')\ndef f() -> None: ...\n"
@@ -148,3 +150,23 @@ def test_an_installed_distribution_gives_its_jobs_a_short_name(tmp_path: Path, m
 
     assert module_of("letters") == "clash.mail"
     assert import_jobs(["letters"]) == []
+
+
+def test_a_hook_whose_import_changes_the_current_directory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Relative paths of the configuration are used after hooks are imported: `module:class` and entry points alike."""
+    here = Path.cwd()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "leaving_hook.py").write_text(
+        "import os\nos.chdir('/')\nclass Hook:\n    def filter(self, context): ...\n"
+    )
+    entry = EntryPoint(name="leaving", value="leaving_hook:Hook", group=hook_sources.GROUP)
+    monkeypatch.setattr(hook_sources, "entry_points", lambda *, group: [entry] if group == entry.group else [])
+    known = hook_sources.known_hooks(Settings())
+
+    for name in ("leaving_hook:Hook", "leaving"):
+        monkeypatch.delitem(sys.modules, "leaving_hook", raising=False)
+        with pytest.raises(hook_sources.UnusableHookError, match=f"^hook {name} changes the current directory when"):
+            hook_sources.find_hook(name, known)
+        assert Path.cwd() == here
