@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from supervisor.cli.config.output_file import write_file
 from supervisor.cli.help import SectionedGroup
 from supervisor.cli.options import LoadSettings, compat_options, config_options, print_problems, search
 from supervisor.cli.output import list_options, print_rows, say
@@ -272,25 +272,4 @@ def _write(text: str, target: str) -> None:
         return
     if not target:
         raise CannotCreateError("cannot write the configuration to a file without a name; name one, or - to print it")
-    path = Path(target)
-    try:
-        if path.is_symlink() or (path.exists() and not path.is_file()):
-            path.write_text(text, encoding="utf-8")  # a device, a pipe, what a link leads to: not ours to replace
-        else:
-            _replace(path, text)
-    except OSError as error:
-        reason = error.strerror or error
-        raise CannotCreateError(
-            f"cannot write the configuration to {path}: {reason}; choose a writable place"
-        ) from error
-
-
-def _replace(path: Path, text: str) -> None:
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    write_file(text, target, replaces=True)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import stat
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from supervisor.cli.config.output_file import write_file
 from supervisor.cli.help import SectionedGroup
 from supervisor.cli.output import say
-from supervisor.core.errors import EXIT_CANNOT_CREATE, EXIT_CONFIG, EXIT_OK, Problem
+from supervisor.core.errors import EXIT_CONFIG, EXIT_OK, CannotCreateError, Problem
 from supervisor.trust import is_directory
 
 if TYPE_CHECKING:
@@ -232,26 +232,14 @@ def _nothing_written(imported: Imported, *, skip_invalid: bool) -> str:
     return f"nothing written; --skip-invalid converts the other entries: {len(imported.entries)}"
 
 
-def _private(path: str, flags: int) -> int:
-    descriptor = os.open(path, flags, 0o600)
-    mode = os.fstat(descriptor).st_mode
-    if stat.S_ISREG(mode) and mode & 0o007:  # it was there; its group may be that of the tree
-        os.fchmod(descriptor, stat.S_IMODE(mode) & 0o770)
-    return descriptor
-
-
 def _write(text: str, output: str, *, force: bool) -> int:
     if output == "-":
         click.echo(text, nl=False)
         return EXIT_OK
     try:
-        with open(output, "w" if force else "x", encoding="utf-8", opener=_private) as stream:
-            stream.write(text)
-    except FileExistsError:
-        say(f"error: {output} exists; choose another name, or replace it with --force", err=True)
-        return EXIT_CANNOT_CREATE
-    except OSError as error:
-        say(f"error: {output} cannot be written: {error.strerror}", err=True)
-        return EXIT_CANNOT_CREATE
+        write_file(text, output, replaces=force)
+    except CannotCreateError as error:
+        say(f"error: {error}", err=True)
+        return error.exit_code
     say(f"written: {output}", err=True)
     return EXIT_OK

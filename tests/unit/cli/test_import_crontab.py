@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import resource
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -198,6 +201,49 @@ def test_a_file_that_is_replaced_is_read_by_others_no_more(tmp_path: Path, mode:
     output.chmod(mode)
     assert run(CRONTABS / "user", "--output", output, "--force", *UTC).exit_code == 0
     assert output.stat().st_mode & 0o777 == after
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_full_disk_leaves_the_former_file_or_none(tmp_path: Path, *, is_there: bool) -> None:
+    """It may be the configuration that a tree starts from next, and half of one would be read as a whole."""
+    output = tmp_path / "tenure.yaml"
+    if is_there:
+        output.write_text("web: {port: 9}\n")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, hard))
+    try:
+        done = run(CRONTABS / "user", "--output", output, *(["--force"] if is_there else []), *UTC)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    assert done.exit_code == 73
+    assert f"error: cannot write the configuration to {output}: File too large; choose a writable place" in done.stderr
+    assert [(file, file.read_text()) for file in tmp_path.iterdir()] == [(output, "web: {port: 9}\n")] * is_there
+
+
+def test_a_file_that_is_replaced_stays_its_owners_and_its_groups(tmp_path: Path) -> None:
+    """Root imports for the user of the tree, which is to read it."""
+    owner, group = (12_345, 23_456) if os.geteuid() == 0 else (os.geteuid(), os.getegid())  # only root gives files away
+    output = tmp_path / "tenure.yaml"
+    output.write_text("mine")
+    os.chown(output, owner, group)
+    output.chmod(0o640)
+
+    assert run(CRONTABS / "user", "--output", output, "--force", *UTC).exit_code == 0
+
+    status = output.stat()
+    assert (status.st_uid, status.st_gid, status.st_mode & 0o777) == (owner, group, 0o640)
+
+
+def test_the_right_of_a_group_goes_to_no_other_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where this user may not give the file to the former group, its own one does not read it instead."""
+    output = tmp_path / "tenure.yaml"
+    output.write_text("mine")
+    output.chmod(0o640)
+    monkeypatch.setattr(os, "fchown", Mock(side_effect=PermissionError))
+
+    assert run(CRONTABS / "user", "--output", output, "--force", *UTC).exit_code == 0
+    assert output.stat().st_mode & 0o777 == 0o600
 
 
 def test_an_unknown_zone_is_a_problem_like_the_others() -> None:
