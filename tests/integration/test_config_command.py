@@ -177,6 +177,26 @@ def test_what_is_no_plain_file_is_written_to_and_not_replaced(tenure: Tenure, tm
     assert yaml.safe_load(told)["web"]["port"] == 9
 
 
+@pytest.mark.parametrize("command", [("run",), ("config", "show")], ids=" ".join)
+def test_a_file_that_the_configuration_is_read_from_is_not_replaced(
+    command: tuple[str, ...], tenure: Tenure, tmp_path: Path
+) -> None:
+    """What is written masks secrets: the only file that has them would be lost. Any other file is replaced."""
+    source = tmp_path / "conf/secret.yaml"
+    source.parent.mkdir()
+    source.write_text(text := f"redis: {{url: 'redis://127.0.0.1:1/0', password: {SECRET}}}\n")
+    (tmp_path / "old.yaml").write_text("mine")
+
+    refused = tenure(*command, "-c", "conf", "--write-config-to", str(source))
+    written = tenure(*command, "-c", "conf", "--write-config-to", "old.yaml")
+
+    assert (refused.returncode, refused.stdout) == (73, "")
+    assert f"{source} is one of the files that are read, and secrets or comments in it would be lost" in refused.stderr
+    assert source.read_text() == text
+    assert written.returncode == 0, written.stderr
+    assert yaml.safe_load((tmp_path / "old.yaml").read_text())["redis"]["password"] == "**********"
+
+
 def test_a_file_without_a_name_is_refused_and_starts_nothing(tenure: Tenure, tmp_path: Path) -> None:
     """A variable of a script that is empty must not turn "write and exit" into a running tree."""
     done = tenure("run", "--write-config-to", "", TENURE_REDIS__URL="redis://127.0.0.1:1/0")

@@ -141,7 +141,7 @@ def show(*, with_sources: bool, output: str, write_config_to: str | None, load_s
     loaded = load_settings()
     print_conversion(loaded)
     if write_config_to is not None:
-        write_config(loaded.settings, write_config_to)
+        write_config(loaded, write_config_to)
         return
     click.echo(_shown(_with_declared(loaded), output, with_sources=with_sources), nl=False)
 
@@ -206,15 +206,19 @@ def flags(*, section: str | None) -> None:
     metavar="FILE|-",
     help="Where to write; - is standard output.",
 )
+@click.option("--force", is_flag=True, help="Replace the output file if it exists.")
 @compat_options
-def convert(*, files: tuple[Path, ...], output: str, compat: str | None, module_paths: tuple[Path, ...]) -> None:
+def convert(
+    *, files: tuple[Path, ...], output: str, force: bool, compat: str | None, module_paths: tuple[Path, ...]
+) -> None:
     """Turn Cloudforet's configuration into a native one that gives the same schedules.
 
     FILEs are one configuration, later ones win: the files of `run --compat cloudforet -c FILE`. Notices, such as
     keys that are not used, become comments. Secrets become variables, which the head of the file lists.
 
     \b
-    Exit codes: 0 written, 78 it cannot be used; each problem is one line on standard error, and nothing is written.
+    Exit codes: 0 written, 73 FILE exists or cannot be written, 78 it cannot be used; each problem is one line on
+    standard error, and nothing is written.
 
     \b
     Example:
@@ -232,7 +236,7 @@ def convert(*, files: tuple[Path, ...], output: str, compat: str | None, module_
         print_problems(error.problems)
         raise click.exceptions.Exit(error.exit_code) from error
     assert loaded.conversion is not None
-    _write(to_yaml(loaded.conversion, files), output)
+    _write(to_yaml(loaded.conversion, files), output, replaces=force, sources=loaded.files)
 
 
 @config_group.command("schema")
@@ -253,23 +257,23 @@ def default() -> None:
     click.echo(default_file(), nl=False)
 
 
-def write_config(settings: Settings, target: str) -> None:
+def write_config(loaded: Loaded, target: str) -> None:
     """Write the complete configuration to a file, replacing it in one step, or to standard output for ``-``.
 
     A file that is not plain, as ``/dev/stdout``, is written to, and stays the same file.
 
     Raises:
-        CannotCreateError: the file cannot be written.
+        CannotCreateError: the file cannot be written, or is one of those that the configuration was read from.
     """
     from supervisor.settings.render import to_yaml
 
-    _write(to_yaml(settings), target)
+    _write(to_yaml(loaded.settings), target, replaces=True, sources=loaded.files)
 
 
-def _write(text: str, target: str) -> None:
+def _write(text: str, target: str, *, replaces: bool, sources: Iterable[Path]) -> None:
     if target == STANDARD_OUTPUT:
         click.echo(text, nl=False)
         return
     if not target:
         raise CannotCreateError("cannot write the configuration to a file without a name; name one, or - to print it")
-    write_file(text, target, replaces=True)
+    write_file(text, target, replaces=replaces, sources=sources)

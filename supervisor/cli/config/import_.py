@@ -90,7 +90,7 @@ def crontab(
     if (at_once := places(imported.entries)) < len(imported.entries):
         say(f"warning: at most {at_once} commands run at once, further ones wait: workers.shell.processes", err=True)
     text = to_yaml(imported.entries, [source.name for source in sources])
-    code = _write(text, output, force=force)
+    code = _write(text, output, force=force, sources=[Path(source.name) for source in sources])
     if code == EXIT_OK and output != STANDARD_INPUT:
         _warn_of_others(Path(output), text)
     context.exit(code)
@@ -232,12 +232,12 @@ def _nothing_written(imported: Imported, *, skip_invalid: bool) -> str:
     return f"nothing written; --skip-invalid converts the other entries: {len(imported.entries)}"
 
 
-def _write(text: str, output: str, *, force: bool) -> int:
+def _write(text: str, output: str, *, force: bool, sources: list[Path]) -> int:
     if output == "-":
         click.echo(text, nl=False)
         return EXIT_OK
     try:
-        write_file(text, output, replaces=force)
+        write_file(text, output, replaces=force, sources=sources)
     except CannotCreateError as error:
         say(f"error: {error}", err=True)
         return error.exit_code

@@ -3,7 +3,8 @@
 Guarantees
     A plain file has its former content until it has all of the new one, so a full disk costs nothing. Others than its
     owner and group may not read it: there may be secrets in it. Both stay, as far as this user may give it to them.
-    A device, a pipe, and what a link leads to is written to, and stays the same file.
+    What the configuration was read from is never written. A device, a pipe, and what a link leads to is written to, and
+    stays the same file.
 """
 
 from __future__ import annotations
@@ -11,25 +12,32 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
 from supervisor.core.errors import CannotCreateError
 
 
-def write_file(text: str, output: str, *, replaces: bool) -> None:
+def write_file(text: str, output: str, *, replaces: bool, sources: Iterable[Path]) -> None:
     """Write a configuration to ``output``.
 
     Args:
         text: the whole of it.
         output: name of the file.
         replaces: whether a file that is there may be replaced.
+        sources: what the text was made of. It lacks their secrets and comments, so it may not replace them.
 
     Raises:
-        CannotCreateError: it cannot be written, or is there and may not be replaced.
+        CannotCreateError: it cannot be written, is a source, or is there and may not be replaced.
     """
     path = Path(output)
     try:
+        if path.is_file() and any(file.exists() and path.samefile(file) for file in sources):
+            raise CannotCreateError(
+                f"{output} is one of the files that are read, and secrets or comments in it would be lost; "
+                f"choose another name"
+            )
         is_special = path.exists() and not path.is_file()
         if is_special or (replaces and path.is_symlink()):
             with open(output, "w", encoding="utf-8", opener=_private) as stream:

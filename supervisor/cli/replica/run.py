@@ -94,7 +94,7 @@ def run(
     if write_config_to is not None:
         from supervisor.cli.config.commands import write_config
 
-        write_config(loaded.settings, write_config_to)
+        write_config(loaded, write_config_to)
         return
     from supervisor.app import replica
 

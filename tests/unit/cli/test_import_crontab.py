@@ -186,6 +186,16 @@ def test_an_existing_file_is_replaced_only_when_asked_to(tmp_path: Path) -> None
     assert run(CRONTABS / "user", "--output", tmp_path / "no" / "where", *UTC).exit_code == 73
 
 
+def test_a_crontab_is_not_replaced_by_what_is_made_of_it(tmp_path: Path) -> None:
+    """What cannot be converted, and its comments, would be lost."""
+    crontab = tmp_path / "crontab"
+    crontab.write_bytes(content := (CRONTABS / "user").read_bytes())
+    refused = run(crontab, "--output", crontab, "--force", *UTC)
+    assert refused.exit_code == 73
+    assert f"error: {crontab} is one of the files that are read" in refused.stderr
+    assert crontab.read_bytes() == content
+
+
 def test_the_file_is_its_owners_alone(tmp_path: Path) -> None:
     """A crontab is, and the secrets in its commands come along."""
     output = tmp_path / "tenure.yaml"

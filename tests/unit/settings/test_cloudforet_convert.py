@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 import yaml
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from supervisor.app.configuration import load
 from supervisor.cli.config.commands import config_group
+from supervisor.core.errors import CannotCreateError
 from supervisor.settings.loader import Loaded
 from tests.kit.canary import CANARY
 from tests.unit.settings.cloudforet_desk import DATA, QUEUES, CloudforetDesk, completed
@@ -143,6 +144,30 @@ def test_a_file_with_problems_writes_nothing_and_ends_with_78(cloudforet: Cloudf
     assert result.exit_code == 78
     assert "application.yaml:2: SCHEDULERS.s.interval: must be above 0" in result.output
     assert not Path("tenure.yaml").exists()
+
+
+def test_a_file_that_is_there_is_replaced_only_when_asked_to_and_a_source_never(cloudforet: CloudforetDesk) -> None:
+    """Secrets are not written, so in place, and through a link, the only file that had them would be lost."""
+    text = f"{QUEUES}SCHEDULERS: {{s: {{backend: a.B, queue: q, interval: 60}}}}\n"
+    cloudforet.write("application.yaml", text)
+    Path("tenure.yaml").write_text("mine")
+    Path("link.yaml").symlink_to("application.yaml")
+
+    def convert(*words: str) -> Result:
+        return CliRunner().invoke(config_group, ["convert", "application.yaml", *words])
+
+    for output in ("application.yaml", "link.yaml"):
+        refused = convert("-o", output, "--force").exception
+        assert isinstance(refused, CannotCreateError)
+        assert f"{output} is one of the files that are read" in str(refused)
+    assert Path("application.yaml").read_text() == text
+
+    there = convert("-o", "tenure.yaml").exception
+    assert isinstance(there, CannotCreateError)
+    assert str(there) == "tenure.yaml exists; choose another name, or replace it with --force"
+    assert Path("tenure.yaml").read_text() == "mine"
+    assert convert("-o", "tenure.yaml", "--force").exit_code == 0
+    assert "schedules:" in Path("tenure.yaml").read_text()
 
 
 def test_a_variable_of_the_shell_does_not_end_up_in_the_file(
