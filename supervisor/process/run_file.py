@@ -122,10 +122,12 @@ def write(place: ReplicaPlace, plate: Nameplate) -> None:
     draft.unlink(missing_ok=True)  # opening what a job put there, a FIFO, could hold the parent up for ever
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        os.write(descriptor, msgspec.json.encode(plate))
-    finally:
-        os.close(descriptor)
-    draft.replace(place.file)
+        with os.fdopen(descriptor, "wb") as file:  # a full disk takes a part of it first, and refuses the rest
+            file.write(msgspec.json.encode(plate))
+        draft.replace(place.file)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
 
 
 class NameplateHolder:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -265,6 +266,31 @@ def test_a_disk_that_takes_nothing_is_told_and_survived(tmp_path: Path) -> None:
     holder.publish(ReloadRecord())
 
     assert told == ["nameplate_not_written"]
+
+
+def test_a_disk_that_takes_a_part_of_a_nameplate_leaves_the_former_one(tmp_path: Path) -> None:
+    """`tenure stop` and `tenure reload` find the tree by it."""
+    told: list[object] = []
+    holder = NameplateHolder(
+        place := ReplicaPlace(tmp_path, 0),
+        replica="r.1",
+        cluster="c1",
+        version="1",
+        log=lambda event, **fields: told.append((event, fields["error"])),
+    )
+    holder.publish(ReloadRecord())
+    former = run_file.read(place)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500, hard))
+    try:
+        holder.publish(ReloadRecord(number=1, outcome=ReloadOutcome.REFUSED, reasons=("no" * 500,)))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    assert former is not None
+    assert run_file.read(place) == former
+    assert told == [("nameplate_not_written", "File too large")]
+    assert list(tmp_path.iterdir()) == [place.file]
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": "x"}'])
