@@ -87,6 +87,8 @@ def run_in_child(function: Callable[[], int], *, timeout_s: float) -> int:
     After ``timeout_s`` the child is killed, and ``KILLED`` is returned.
     """
     assert timeout_s > 0
+    # A starter or a module of jobs may have left it ignored; the kernel would then reap the child, status and all.
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     pid = _fork(function, die_with, failed=EXIT_FAILED)
     descriptor = os.pidfd_open(pid)
     try:

@@ -30,6 +30,15 @@ def test_its_exit_code_is_that_of_the_function() -> None:
     assert run_in_child(lambda: 7, timeout_s=20) == 7
 
 
+def test_its_exit_code_comes_also_where_ends_of_children_are_ignored() -> None:
+    """A shell may start a tree so (`trap '' CHLD`), and a module of jobs may ask for it."""
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        assert run_in_child(lambda: 7, timeout_s=20) == 7
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
 def test_it_is_killed_at_its_deadline() -> None:
     """A check that hangs cannot hold up the start for ever."""
     assert run_in_child(lambda: int(threading.Event().wait(60)), timeout_s=0.2) == KILLED
