@@ -35,6 +35,8 @@ local function fault(i)
   if d.extra ~= '' then
     if not is_head(d.extra) or d.queue == '' then return 'extra run of ' .. d.id end
     check_types(d.queue, string.sub(d.extra, 1, 3))
+    redis.call('ZCARD', keys.dead(d.queue)) -- an earlier one may have to make room
+    redis.call('HLEN', keys.att(d.queue))
   end
   return nil
 end
@@ -110,22 +112,20 @@ local function list_runs(d)
   end
 end
 
--- The run that a change of the timing causes. As many unfinished ones as may be keep it from being enqueued, and it
--- counts for later ones, as a due run does.
+-- The run that a change of the timing causes. As many unfinished ones as may be keep it from being enqueued, and so does
+-- that of an earlier change to the same timing; it counts for later ones, as a due run does.
 local function start_changed(d)
   local id, queue = d.id, d.queue
   local run, definition = id .. '!changed!' .. d.timing, cjson.decode(d.json)
-  if definition['overlap'] == 'allow' then
-    start(queue, run, d.extra)
-    return
-  end
-  local lines = unfinished(id)
-  if #lines >= (definition['max_running'] or 1) then
+  local is_listed = definition['overlap'] ~= 'allow'
+  local lines = is_listed and unfinished(id) or {}
+  if is_listed and #lines >= (definition['max_running'] or 1)
+    or not is_vacant(queue, run, id, redis.call('HGET', keys.data(queue), run)) then
     local state = redis.call('HGET', keys.schedule_state, id) or ''
     local numbers = counters(state)
     numbers[2] = numbers[2] + 1
     redis.call('HSET', keys.schedule_state, id, with_counters(state, numbers))
-  elseif start(queue, run, d.extra) then
+  elseif start(queue, run, d.extra) and is_listed then
     lines[#lines + 1] = queue .. ' ' .. run
     redis.call('HSET', keys.schedule_live, id, table.concat(lines, '\n'))
   end

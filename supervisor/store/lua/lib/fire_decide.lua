@@ -251,11 +251,16 @@ local function initial(n, item, policy)
   local numbers = state_numbers(state(n))
   if numbers[12] == 1 then return 'DUP' end
   numbers[12] = 1
-  if item.missed ~= '0' or is_taken(item) then
+  local group, id = item.group, item.id
+  local code = (item.missed ~= '0' or is_taken(item)) and 'MISSED'
+    or not is_vacant(group.queue, id, item.name, group.known[id]) and 'SKIPPED'
+  if code then
     item.mark = item.nominal -- of no due time, and none before it is decided by this
-    note(n, item, 'MISSED')
-    return 'MISSED'
+    note(n, item, code, LETTER[code])
+    return code
   end
+  group.known[id] = nil
+  forget_end(id)
   enqueue(n, item, policy)
   note(n, item, 'INITIAL')
   state_stretch(state(n), 'I', item.nominal, item.nominal, 1, item.revision, '', now)

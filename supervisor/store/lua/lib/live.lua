@@ -21,6 +21,13 @@ local function schedule_of(id, data)
   return next(template) and (type(schedule) == 'string' and schedule or '') or nil
 end
 
+-- Whether the id of a run that its schedule starts beside its due times is free. The schedule's own dead run of it, with
+-- `data`, makes room, as if a person dropped it.
+local function is_vacant(queue, id, schedule, data)
+  return not data or schedule_of(id, data) == schedule
+    and drop_dead(queue, HISTORY_MAX, id, data, 'its schedule starts a new run of this id')
+end
+
 -- Names of a run's job and schedule, for people; empty where its envelope cannot be read, or has none.
 local function job_and_schedule(data)
   local template, envelope = template_of(data)

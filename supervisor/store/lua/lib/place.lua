@@ -197,13 +197,6 @@ local function take_entries(queue, part, count)
   return ids, skipped, places
 end
 
--- One line of a queue's history that a person caused.
-local function note_add(queue, cap, id, what, data, note, token)
-  local session, attempt, fetched = string.match(token or '', '^(.*)|(%d+)|(%d+)$')
-  attempt = attempt or whole((charges(redis.call('HGET', keys.att(queue), id))))
-  history_add(queue, cap, id, what, job_of(data), note, now_ms(), attempt, session, fetched)
-end
-
 -- End a run that nobody works on, or whose worker Redis lets go of: nothing of it is kept but history. It must have left
 -- its place, or hold `token`.
 local function end_now(queue, cap, id, data, what, note, token)

@@ -100,6 +100,22 @@ local function charges(att)
   return tonumber(a), tonumber(c), tonumber(i)
 end
 
+-- One line of a queue's history that a person caused.
+local function note_add(queue, cap, id, what, data, note, token)
+  local session, attempt, fetched = string.match(token or '', '^(.*)|(%d+)|(%d+)$')
+  attempt = attempt or whole((charges(redis.call('HGET', keys.att(queue), id))))
+  history_add(queue, cap, id, what, job_of(data), note, now_ms(), attempt, session, fetched)
+end
+
+-- Forget a run that was given up, but for its line of history. Whether it was one.
+local function drop_dead(queue, cap, id, data, note)
+  if redis.call('ZREM', keys.dead(queue), id) == 0 then return false end
+  note_add(queue, cap, id, 'dropped', data, note)
+  erase(queue, id)
+  count_add(queue, 'dropped', 1)
+  return true
+end
+
 -- Whether a run that goes back unfinished runs alone next: it ended a process before, or more than LOSSES_FREE replicas in
 -- a row were lost while it was executed.
 local LOSSES_FREE = 2

@@ -17,13 +17,7 @@ local reply = {}
 check_queue(queue)
 for i = FIRST, #ARGV do
   local id = ARGV[i]
-  local is_ours = is_of(redis.call('HGET', keys.data(queue), id), job)
-  local was_dead = is_ours and redis.call('ZREM', keys.dead(queue), id) or 0
-  reply[#reply + 1] = was_dead
-  if was_dead == 1 then
-    note_add(queue, tonumber(history), id, 'dropped', redis.call('HGET', keys.data(queue), id), note)
-    erase(queue, id)
-    count_add(queue, 'dropped', 1)
-  end
+  local data = redis.call('HGET', keys.data(queue), id)
+  reply[#reply + 1] = is_of(data, job) and drop_dead(queue, tonumber(history), id, data, note) and 1 or 0
 end
 return reply

@@ -24,7 +24,8 @@
 --
 -- Returns  now_ms, then code and watermark for each item
 --          FIRED      enqueued; or it ended at once, recorded as a duplicate: another run holds its unique key
---          SKIPPED    as many runs as may be are unfinished: decided, nothing enqueued
+--          SKIPPED    as many runs as may be are unfinished, or an initial run of an earlier life is: decided, nothing
+--                     enqueued
 --          BUFFERED   the same, and this nominal time waits for one of them to end
 --          DROPPED    the same, and the buffer is full; or what waited was too old
 --          REPLACED   what waited gave way to a newer nominal time
