@@ -143,7 +143,7 @@ def starts(seen: Seen, known: CompiledSchedule, counters: Counters, moment: Deci
     """Return items for runs without a due time: the initial run, and runs waiting in the buffer."""
     found = []
     definition, until_ms = known.definition, moment.doubtful_until_ms
-    if definition.run_on_create and not counters.initial:
+    if definition.run_on_create and not counters.has_begun:
         # A schedule that was there before Redis went back may have begun then.
         found.append(_extra(seen, known, moment, moment.now_ms, What.INITIAL, is_doubtful=seen.mark_ms <= until_ms))
     is_forced = definition.overlap == "cancel_other" and 0 < counters.force_ms <= moment.now_ms

@@ -271,9 +271,9 @@ class Watermarks:
                 self.forget(each.schedule, is_paused=True)
                 continue
             known = catalogue.get(each.schedule, each.revision)
-            if known is None or not known.definition.run_on_create or each.counters.initial:
+            if known is None or not known.definition.run_on_create or each.counters.has_begun:
                 self.remember(each.schedule, each.mark_ms)
-            elif known_ms is not None and known_ms < each.mark_ms - REMEMBERED_MS:
+            elif known_ms is not None and known_ms < each.mark_ms - REMEMBERED_MS * (not each.counters.is_another_life):
                 self.forget(each.schedule)  # another life of its id, whose first watermark is that of its creation
             elif known_ms is not None:
                 self.doubt(each.mark_ms)  # it had begun

@@ -35,6 +35,10 @@ NOTHING = Packed("", "", b"")
 """Stands for the run of an item that enqueues none."""
 
 
+ANOTHER_LIFE = 2
+"""Of ``initial``: the id had a life before, which was completed, and this one has yet to begin."""
+
+
 class Counters(NamedTuple):
     """The numbers in the first line of a stored state, in their order there."""
 
@@ -49,7 +53,17 @@ class Counters(NamedTuple):
     force_ms: int = 0  # until when a run that was asked to stop may take; 0: none was
     after_ms: int = 0  # when the end of the last run makes one due; 0: it does not
     completed_ms: int = 0  # since when; 0: it is not completed
-    initial: int = 0  # 1: the run that it begins with was enqueued
+    initial: int = 0  # 1: the run that it begins with was enqueued; 2: not yet, in a life after one that was completed
+
+    @property
+    def has_begun(self) -> bool:
+        """True if the run that it begins with was enqueued."""
+        return self.initial not in {0, ANOTHER_LIFE}
+
+    @property
+    def is_another_life(self) -> bool:
+        """True if it has yet to begin, and its id had a life before, which was completed."""
+        return self.initial == ANOTHER_LIFE
 
 
 NO_COUNTERS = Counters()

@@ -42,19 +42,23 @@ local function fault(i)
 end
 
 -- Whether a schedule is completed by `max_runs` of this definition.
-local function is_spent(id, json)
-  local numbers = counters(redis.call('HGET', keys.schedule_state, id) or '')
+local function is_spent(state, json)
+  local numbers = counters(state)
   if numbers[11] == 0 then return false end
   local is_read, definition = pcall(cjson.decode, json)
   local runs = is_read and type(definition) == 'table' and tonumber(definition['max_runs'])
   return runs and numbers[1] >= runs
 end
 
+-- Whether a definition begins with a run.
+local function has_initial(json)
+  return string.find(json, '"run_on_create"', 1, true) and is_top_level(json, 'run_on_create', true)
+end
+
 -- A schedule that exists begins with no run any more: who asks for one by an edit is too late.
 local function begin_without(d, old_json)
   local id, json = d.id, d.json
-  if string.find(json, '"run_on_create"', 1, true) and is_top_level(json, 'run_on_create', true)
-    and not is_top_level(old_json, 'run_on_create', true) then
+  if has_initial(json) and not is_top_level(old_json, 'run_on_create', true) then
     local state = redis.call('HGET', keys.schedule_state, id) or ''
     local numbers = counters(state)
     numbers[12] = 1
@@ -69,7 +73,8 @@ local function add(d, set, now)
   local memory = inherit(d, set == 'dynamic', now)
   local mark, seeded, was_to_pause = now, redis.call('HGET', keys.schedule_mark, id), false
   if memory and (memory.is_direct or memory.at >= now - REMEMBERED_MS) then
-    mark = memory.is_direct and memory.timing == timing and memory.mark or math.max(memory.mark, now)
+    local is_kept = memory.is_direct and memory.timing == timing and not is_spent(memory.state, memory.json)
+    mark = is_kept and memory.mark or math.max(memory.mark, now)
     if memory.state ~= '' then
       local numbers = counters(memory.state)
       numbers[8], numbers[11] = redis.call('LLEN', keys.schedule_buffer(id)), 0
@@ -79,7 +84,13 @@ local function add(d, set, now)
       redis.call('HSET', keys.schedule_paused, id, memory.paused)
     end
     was_to_pause = memory.is_to_pause
-    begin_without(d, nil)
+    if not memory.is_over then
+      begin_without(d, nil)
+    elseif has_initial(d.json) then -- who remembers the watermark of the former life must not take this for a loss of data
+      local numbers = counters('')
+      numbers[12] = 2
+      redis.call('HSET', keys.schedule_state, id, with_counters('', numbers))
+    end
   end
   if followed_by(d.json) then
     inherit_floor(id, d.former)
@@ -188,7 +199,7 @@ local function define(i, set, now)
     end
     retime(d, revision, now)
   end
-  if revision and is_spent(id, old_json) then -- if this lets it go on, what was due meanwhile is not made up for
+  if revision and is_spent(redis.call('HGET', keys.schedule_state, id) or '', old_json) then -- if this lets it go on, what was due meanwhile is not made up for
     redis.call('HSET', keys.schedule_mark, id, whole(math.max(mark_of(id), now)))
   end
   list_follower(id, old_json, json)

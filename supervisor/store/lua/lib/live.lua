@@ -68,7 +68,8 @@ end
 -- The numbers in the first line of a schedule's state, by their places:
 -- 1 fired, 2 skipped, 3 missed, 4 buffered, 5 dropped, 6 replaced: how often
 -- 7 failed runs in a row, 8 how many wait in the buffer, 9 until when the run that is asked to stop may take
--- 10 when the run after the end of the last one is due, 11 when the schedule was completed, 12 whether its initial run was
+-- 10 when the run after the end of the last one is due, 11 when the schedule was completed, 12 whether its initial run was,
+--    or 2: not yet, in a life that began after one that was completed
 local COUNTERS = 12
 local function counters(state)
   local found = {}

@@ -40,14 +40,16 @@ end
 
 -- Take a schedule out, and remember for a day what adding it again restores. Runs that are unfinished go on.
 -- A memory: at, revision, watermark, timing digest and the length of the pause, with a zero before it if the definition says
--- `paused`; then the pause and the state. `is_over`: it was completed, and what begins under its id is another one.
+-- `paused`; then the pause and the state. `is_over`: it was completed, and what begins under its id is another one; the digest
+-- says so, as no timing has this one.
+local OVER = '00'
 local function bury(id, now, is_over)
   local life = life_of(id, now)
   list_follower(id, life.json, nil)
   keep_floor(id, life.json, REMEMBERED_MS)
   list_expectations(id, '', now)
   redis.call('HSET', keys.schedule_gone, id, whole(now) .. ' ' .. whole(life.revision) .. ' ' .. whole(life.mark) .. ' '
-    .. life.timing .. ' ' .. (life.is_to_pause and not is_over and '0' or '') .. whole(#life.paused) .. '\n'
+    .. (is_over and OVER or life.timing) .. ' ' .. (life.is_to_pause and not is_over and '0' or '') .. whole(#life.paused) .. '\n'
     .. life.paused .. settled(life.state))
   for _, hash in ipairs({ keys.schedule_def, keys.schedule_mark, keys.schedule_paused, keys.schedule_state, keys.schedule_wait,
     keys.schedule_invalid }) do
@@ -63,7 +65,7 @@ local function recall(memory)
   if not at then return nil end
   local length = tonumber(size)
   return { at = tonumber(at), revision = tonumber(revision), mark = tonumber(mark), timing = timing,
-    is_to_pause = string.find(size, '^0%d') ~= nil,
+    is_to_pause = string.find(size, '^0%d') ~= nil, is_over = timing == OVER,
     paused = string.sub(rest, 1, length), state = string.sub(rest, length + 1) }
 end
 
