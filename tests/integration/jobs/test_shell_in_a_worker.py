@@ -61,7 +61,7 @@ def test_a_run_past_its_soft_timeout_says_what_it_was_doing(shop: WorkerKit) -> 
     run_id = put(
         shop,
         "trap 'echo stuck at step 2; exit' TERM; echo step 1; while :; do sleep 0.1; done 2>/dev/null",
-        soft_timeout_s=2.0,
+        soft_timeout_s=8.0,  # the shell needs seconds to begin on a machine that is busy
     )
     found = fork(shop, ended=1).report()
 
