@@ -13,7 +13,7 @@ from supervisor.core.jobs.registry import registry
 from supervisor.core.model import PRIORITIES, Kind, Outcome
 from supervisor.roles.worker.attempt.context import Enqueuer
 from supervisor.roles.worker.attempt.executor import Execution, Executor
-from supervisor.roles.worker.attempt.failure import is_under_way
+from supervisor.roles.worker.attempt.failure import is_under_way, is_undone, work_undone
 from supervisor.roles.worker.attempt.invocation import JobInvoker
 from supervisor.store.queues.runs import Queues
 from supervisor.store.queues.sessions import Sessions
@@ -180,10 +180,12 @@ class InlineWorker:
 def _call(execution: Execution) -> tuple[Any, BaseException | None]:
     try:
         if execution.spec.kind is Kind.ASYNC:
-            return asyncio.run(_coroutine(execution)), None
-        return _plain(execution), None
+            value = asyncio.run(_coroutine(execution))
+        else:
+            value = _plain(execution)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - how a job ends is what the caller asks for
         return None, error
+    return (None, work_undone(value)) if is_undone(value, execution.spec.kind) else (value, None)
 
 
 def _plain(execution: Execution) -> Any:

@@ -241,7 +241,7 @@ class Executor:
 
     def succeed(self, execution: Execution, value: Any) -> Ack:
         """Return the acknowledgement of a job that returned ``value``: failed where that is its work, and not done."""
-        if is_undone(value):
+        if is_undone(value, self.kind):
             return self.fail(execution, work_undone(value))
         result = None
         if value is not None and execution.fetched.envelope.template.result_ttl_s > 0:

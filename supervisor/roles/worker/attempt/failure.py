@@ -19,7 +19,7 @@ import os
 import traceback
 from collections.abc import Coroutine, Generator
 from contextlib import suppress
-from types import AsyncGeneratorType, GeneratorType
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
 from typing import Any, TypeGuard
 
 import msgspec
@@ -48,6 +48,7 @@ TRACEBACK_BYTES_MAX = 4096 - 1024 - 512  # with the message and the names, one e
 NOTE_CHARS_MAX = 200
 UNKNOWN_DELAY_MS = STILL_HERE_DELAY_MS = 5_000
 UNKNOWN_GRACE_NS = 600 * SECOND_NS
+_SUBMITTED = "Executor.map.<locals>.result_iterator"  # a generator of the standard library whose work was begun
 log = structlog.get_logger("tenure.worker")
 _WORKER = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120 - code names its file by text
 
@@ -82,13 +83,18 @@ def is_clean_exit(error: BaseException) -> bool:
         return False
 
 
-def is_undone(value: Any) -> bool:
-    """Return whether a job or callback returned what it had to await or iterate to its end: its work was not done."""
+def is_undone(value: Any, kind: Kind = Kind.ASYNC) -> bool:
+    """Return whether a job or callback returned what it had to await or iterate to its end: its work was not done.
+
+    Of a job of an async pool, an object that can be awaited and is no coroutine may be a client that is open.
+    """
+    if type(value) is CoroutineType:
+        return value.cr_frame is not None
     if type(value) is GeneratorType:
-        return value.gi_frame is not None
+        return value.gi_frame is not None and value.gi_code.co_qualname != _SUBMITTED
     if type(value) is AsyncGeneratorType:
         return value.ag_frame is not None
-    return must_be_awaited(value)
+    return issubclass(type(value), Coroutine) or (kind is Kind.SYNC and must_be_awaited(value))
 
 
 def is_under_way(value: Any) -> TypeGuard[asyncio.Future[Any]]:

@@ -22,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Coroutine, Generator
+from contextvars import copy_context
 from functools import partial
 from typing import Any
 
@@ -36,6 +37,7 @@ from supervisor.roles.worker.attempt.failure import is_clean_exit, is_undone, wo
 from supervisor.roles.worker.attempt.hooks import BoundHook, HookFailedError, Hooks, Pipeline, describe
 from supervisor.roles.worker.attempt.run_memory import waiting_key
 from supervisor.roles.worker.attempt.run_output import MESSAGE_CHARS_MAX
+from supervisor.roles.worker.process.loop_tasks import own_task
 from supervisor.telemetry import events
 from supervisor.telemetry.masking import mask_text, text_of
 from supervisor.telemetry.metrics import HOOK_ANSWERS, HOOK_SECONDS
@@ -172,7 +174,7 @@ def time_after(context: Context) -> float:
 
 async def _uncut(call: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
     """Make a call that has a time limit of its own; a request to end this task meanwhile is heeded after it."""
-    task, is_cancelled = asyncio.ensure_future(call()), False
+    task, is_cancelled = own_task(call(), copy_context()), False
     while not task.done():
         try:
             await asyncio.wait([task])

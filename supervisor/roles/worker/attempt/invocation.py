@@ -176,7 +176,7 @@ class JobInvoker:
                 yield from hooks.tell(refusal)
                 return None, refusal
         value, error = yield from self._to_end(self._work(plan, context, hooks, arguments))
-        if is_undone(value):
+        if is_undone(value, self._kind):
             value, error = None, work_undone(value)
         if context.undo and error is not None and not is_clean_exit(error):
             yield from self._undo(context)

@@ -6,7 +6,8 @@ import asyncio
 import functools
 import importlib
 import sys
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,24 @@ from tests.kit.clock import FakeClock
 from tests.unit.roles.worker.executor_stage import Stage, fetched
 
 
-class Query:
-    """Does its work when it is awaited, as a request of an HTTP library or a query of an ORM does."""
+class Request(Coroutine[Any, Any, None]):
+    """Does its work when it is awaited, as a request of an HTTP library does."""
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        raise AssertionError
+
+    def send(self, value: Any) -> Any:
+        raise AssertionError
+
+    def throw(self, *error: Any) -> Any:
+        raise AssertionError
+
+    def close(self) -> None:
+        """Do nothing: it was not begun."""
+
+
+class Client:
+    """Is open, and can be awaited, as clients of Redis and PostgreSQL can."""
 
     def __await__(self) -> Iterator[None]:
         raise AssertionError
@@ -38,6 +55,13 @@ class Pool(Resource):
 
     def open(self) -> Any:
         yield self
+
+
+class Cache(Resource):
+    """Gives its client to whoever opens it."""
+
+    async def open(self) -> Any:
+        return Client()
 
 
 def plan(ctx: Context) -> Generator[Any, None, None]:
@@ -96,10 +120,10 @@ def test_a_coroutine_job_that_returns_a_request_without_awaiting_it_fails(
     """Nothing was sent."""
 
     async def by_context(ctx: Context) -> Any:
-        return Query()
+        return Request()
 
     async def plain() -> Any:
-        return Query()
+        return Request()
 
     job("subject")(by_context if has_context else plain)
     stage = Stage(known, kind=Kind.ASYNC)
@@ -136,6 +160,32 @@ def test_a_generator_that_was_iterated_to_its_end_is_no_work_undone() -> None:
     assert is_undone(begun)
 
 
+def test_work_that_was_done_or_begun_is_not_repeated_for_what_is_returned() -> None:
+    """A client that is open, a coroutine that was awaited, and what an executor was given."""
+
+    async def awaited() -> Any:
+        made = asyncio.sleep(0)
+        await made
+        return made
+
+    with ThreadPoolExecutor(1) as pool:
+        begun = pool.map(str, range(3))
+    assert not any(is_undone(value) for value in (Client(), asyncio.run(awaited()), begun))
+    assert is_undone(Client(), Kind.SYNC), "a plain job can await nothing"
+
+
+def test_a_resource_may_return_a_client_that_can_be_awaited(known: Registry) -> None:
+    """It is open, whatever awaiting it again would do."""
+
+    @job("subject")
+    async def subject(cache: Cache) -> str:
+        return type(cache).__name__
+
+    spec = known.get("subject")
+    context = Context(run_id="r", job="subject", kind=spec.kind)
+    assert asyncio.run(JobInvoker(kind=spec.kind).prepare(spec, context)()) == "Cache"
+
+
 def test_a_generator_that_a_job_began_is_closed_when_its_run_fails(known: Registry) -> None:
     """So that what it holds is given back before the next attempt."""
     closed = []
@@ -158,7 +208,7 @@ def test_a_generator_that_a_job_began_is_closed_when_its_run_fails(known: Regist
 
 
 @pytest.mark.parametrize("kind", list(Kind))
-@pytest.mark.parametrize("undo", [lambda: plan(Context(run_id="r", job="j")), Query], ids=["generator", "awaitable"])
+@pytest.mark.parametrize("undo", [lambda: plan(Context(run_id="r", job="j")), Request], ids=["generator", "awaitable"])
 def test_a_callback_of_on_failure_that_undoes_nothing_is_told_of(known: Registry, kind: Kind, undo: Any) -> None:
     """Silence would mean that it was undone. A coroutine job awaits what can be awaited."""
     if kind is Kind.SYNC:
@@ -181,7 +231,7 @@ def test_a_callback_of_on_failure_that_undoes_nothing_is_told_of(known: Registry
         asyncio.run(call(ctx=context)) if kind is Kind.ASYNC else call(ctx=context)
     told = [line["error"] for line in lines if line["event"] == "on_failure_failed"]
     assert len(told) == 1
-    assert "give on_failure a plain function" in told[0] or (kind is Kind.ASYNC and undo is Query)
+    assert "give on_failure a plain function" in told[0] or (kind is Kind.ASYNC and undo is Request)
 
 
 def test_a_resource_whose_open_only_returned_its_work_cannot_be_opened(known: Registry) -> None:
@@ -197,8 +247,13 @@ def test_a_resource_whose_open_only_returned_its_work_cannot_be_opened(known: Re
 
 
 HOOKS = """
-class Request:
+import collections.abc
+
+class Request(collections.abc.Coroutine):
     def __await__(self): raise AssertionError
+    def send(self, value): raise AssertionError
+    def throw(self, *error): raise AssertionError
+    def close(self): ...
 
 class Lazy:
     def reserve(self, context): ...
