@@ -58,7 +58,7 @@ class Counters(NamedTuple):
     @property
     def has_begun(self) -> bool:
         """True if the run that it begins with was enqueued."""
-        return self.initial not in {0, ANOTHER_LIFE}
+        return self.initial not in {0, ANOTHER_LIFE} or (self.is_another_life and self.fired > 0)
 
     @property
     def is_another_life(self) -> bool:

@@ -8,13 +8,16 @@ import pytest
 
 from supervisor.core.jobs.registry import job
 from supervisor.store.queues.runs import Queues
+from tenure import Context
 
 broken: set[str] = set()
+fences: list[int] = []
 
 
 @job("extra_runs.mendable")
-def mendable() -> None:
+def mendable(ctx: Context) -> None:
     """Fail until it is mended."""
+    fences.append(ctx.fence)
     if broken:
         raise RuntimeError("broken")
 
@@ -24,6 +27,7 @@ def mended() -> Any:
     """Leave the job mended to the next test."""
     yield
     broken.clear()
+    fences.clear()
 
 
 TICK = {"job": "extra_runs.mendable", "every": "30d"}
@@ -73,6 +77,8 @@ def test_a_change_back_to_a_timing_whose_run_died_runs_at_once(desk: Any, overla
     assert (ended.run_id, ended.outcome) == (died.run_id, "ok")
     assert outcomes(here, died.run_id) == ["dead", "dropped", "ok"]
     assert skipped(here) == 0
+    first, *_, last = fences
+    assert last > first, "systems that the job writes to refuse a fence that is not larger"
 
 
 @pytest.mark.parametrize("fields", [{"overlap": "allow"}, {"overlap": "skip", "max_running": 5}], ids=["allow", "skip"])

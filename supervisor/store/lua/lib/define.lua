@@ -74,7 +74,7 @@ local function add(d, set, now)
   local mark, seeded, was_to_pause = now, redis.call('HGET', keys.schedule_mark, id), false
   if memory and (memory.is_direct or memory.at >= now - REMEMBERED_MS) then
     local is_kept = memory.is_direct and memory.timing == timing and not is_spent(memory.state, memory.json)
-    mark = is_kept and memory.mark or math.max(memory.mark, now)
+    mark = is_kept and memory.mark or math.max(memory.mark + (memory.is_over and 1 or 0), now)
     if memory.state ~= '' then
       local numbers = counters(memory.state)
       numbers[8], numbers[11] = redis.call('LLEN', keys.schedule_buffer(id)), 0
@@ -130,15 +130,21 @@ local function start_changed(d)
   local run, definition = id .. '!changed!' .. d.timing, cjson.decode(d.json)
   local is_listed = definition['overlap'] ~= 'allow'
   local lines = is_listed and unfinished(id) or {}
-  if is_listed and #lines >= (definition['max_running'] or 1)
-    or not is_vacant(queue, run, id, redis.call('HGET', keys.data(queue), run)) then
+  local is_free, spent = not is_listed or #lines < (definition['max_running'] or 1), 0
+  if is_free then
+    is_free, spent = is_vacant(queue, run, id, redis.call('HGET', keys.data(queue), run))
+  end
+  if not is_free then
     local state = redis.call('HGET', keys.schedule_state, id) or ''
     local numbers = counters(state)
     numbers[2] = numbers[2] + 1
     redis.call('HSET', keys.schedule_state, id, with_counters(state, numbers))
-  elseif start(queue, run, d.extra) and is_listed then
-    lines[#lines + 1] = queue .. ' ' .. run
-    redis.call('HSET', keys.schedule_live, id, table.concat(lines, '\n'))
+  elseif start(queue, run, d.extra) then
+    keep_spent(queue, run, spent)
+    if is_listed then
+      lines[#lines + 1] = queue .. ' ' .. run
+      redis.call('HSET', keys.schedule_live, id, table.concat(lines, '\n'))
+    end
   end
 end
 

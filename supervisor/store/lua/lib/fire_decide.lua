@@ -252,8 +252,12 @@ local function initial(n, item, policy)
   if numbers[12] == 1 then return 'DUP' end
   numbers[12] = 1
   local group, id = item.group, item.id
-  local code = (item.missed ~= '0' or is_taken(item)) and 'MISSED'
-    or not is_vacant(group.queue, id, item.name, group.known[id]) and 'SKIPPED'
+  local code, spent = (item.missed ~= '0' or is_taken(item)) and 'MISSED', 0
+  if not code then
+    local is_free
+    is_free, spent = is_vacant(group.queue, id, item.name, group.known[id])
+    code = not is_free and 'SKIPPED'
+  end
   if code then
     item.mark = item.nominal -- of no due time, and none before it is decided by this
     note(n, item, code, LETTER[code])
@@ -262,6 +266,9 @@ local function initial(n, item, policy)
   group.known[id] = nil
   forget_end(id)
   enqueue(n, item, policy)
+  if group.known[id] then
+    keep_spent(group.queue, id, spent)
+  end
   note(n, item, 'INITIAL')
   state_stretch(state(n), 'I', item.nominal, item.nominal, 1, item.revision, '', now)
   return 'FIRED'

@@ -22,10 +22,12 @@ local function schedule_of(id, data)
 end
 
 -- Whether the id of a run that its schedule starts beside its due times is free. The schedule's own dead run of it, with
--- `data`, makes room, as if a person dropped it.
+-- `data`, makes room, as if a person dropped it. And how often that was begun.
 local function is_vacant(queue, id, schedule, data)
-  return not data or schedule_of(id, data) == schedule
-    and drop_dead(queue, HISTORY_MAX, id, data, 'its schedule starts a new run of this id')
+  if not data then return true, 0 end
+  local spent = spent_of(queue, id)
+  return schedule_of(id, data) == schedule
+    and drop_dead(queue, HISTORY_MAX, id, data, 'its schedule starts a new run of this id'), spent
 end
 
 -- Names of a run's job and schedule, for people; empty where its envelope cannot be read, or has none.

@@ -144,6 +144,7 @@ end
 -- or at other times, the name was only used again.
 local function latest_life(d, own, now)
   local id, life, name = d.id, own, successor_of(d.id)
+  if own and own.is_over then return own end -- what begins is another one, whatever it was called meanwhile
   for _ = 1, NAMES_MAX do
     local is_there = name and redis.call('HEXISTS', keys.schedule_def, name) == 1
     local later = is_there and life_of(name, now) or recall(name and redis.call('HGET', keys.schedule_gone, name))

@@ -107,6 +107,19 @@ local function note_add(queue, cap, id, what, data, note, token)
   history_add(queue, cap, id, what, job_of(data), note, now_ms(), attempt, session, fetched)
 end
 
+-- How often a run was begun, as its charges say.
+local function spent_of(queue, id)
+  local attempts, crashes, interrupts = charges(redis.call('HGET', keys.att(queue), id))
+  return attempts + crashes + interrupts
+end
+
+-- A run that begins anew goes on with the count of those before it, as interruptions: its fence never shrinks.
+local function keep_spent(queue, id, spent)
+  if spent > 0 then
+    redis.call('HSET', keys.att(queue), id, '0,0,' .. whole(spent))
+  end
+end
+
 -- Forget a run that was given up, but for its line of history. Whether it was one.
 local function drop_dead(queue, cap, id, data, note)
   if redis.call('ZREM', keys.dead(queue), id) == 0 then return false end

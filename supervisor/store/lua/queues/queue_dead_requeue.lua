@@ -31,11 +31,7 @@ local function requeue(id)
   local holder = claim(queue, id, data)
   if holder then return 'DUPLICATE', holder end
   note_add(queue, history, id, 'requeued', data, note)
-  local attempts, crashes, interrupts = charges(redis.call('HGET', keys.att(queue), id))
-  local spent = attempts + crashes + interrupts
-  if spent > 0 then
-    redis.call('HSET', keys.att(queue), id, '0,0,' .. whole(spent))
-  end
+  keep_spent(queue, id, spent_of(queue, id))
   redis.call('ZREM', keys.dead(queue), id)
   forget_end(id)
   tally_revive(id, data)
