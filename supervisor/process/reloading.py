@@ -51,6 +51,7 @@ class _Step(Enum):
 class _Now:
     step: _Step = _Step.IDLE
     number: int = 0
+    turn_ns: int = 0  # of the parent, in which it began
     began_ns: int = 0
     pid: int = 0  # of the check
     deadline_ns: int = 0
@@ -129,7 +130,7 @@ class Reloading:
         self._last_number += 1
         number, in_effect = self._last_number, self.header.config_epoch
         began_ns = self.clock.elapsed_ns()  # after whatever asked for it, which may be later than this turn
-        self._now = _Now(number=number, began_ns=began_ns, deadline_ns=now_ns + self.check_ns)
+        self._now = _Now(number=number, turn_ns=now_ns, began_ns=began_ns, deadline_ns=now_ns + self.check_ns)
         self.header.phase = Phase.RELOADING
         self.notify.reloading()
         self.log("reload_started", number=number)
@@ -198,7 +199,7 @@ class Reloading:
         for pool, count in now.processes_before.items():
             book.set_processes(pool, count)
         for live in tree.slots:
-            if live.spec.pool in now.plan.rolled and live.is_up and live.slot.started_ns >= now.began_ns:
+            if live.spec.pool in now.plan.rolled and live.is_up and live.slot.started_ns >= now.turn_ns:
                 book.replace(live)
         self._end(ReloadOutcome.UNDONE, now_ns, (why,))
 
@@ -226,12 +227,13 @@ class Reloading:
         header.is_reload_refused = int(not outcome.is_success)
         header.reloaded_ms = self.clock.wall_ms()
         header.reload_number += 1
-        header.reload_began_ns = began_ns = now.began_ns or now_ns
+        began_ns = now.began_ns or now_ns
+        header.reload_began_ns = now_ns if outcome is ReloadOutcome.CUT else began_ns  # also of those that wait
         level = "info" if outcome.is_success else "error"
         for reason in reasons:
             self.log("reload_problem", level=level, number=now.number, problem=reason)
         fields = {"problems": len(reasons)} if reasons else {"changed": list(now.plan.changed)}
-        took_s = round((now_ns - now.began_ns) / SECOND_NS, 3) if now.began_ns else 0.0
+        took_s = round((now_ns - now.turn_ns) / SECOND_NS, 3) if now.turn_ns else 0.0
         event = "reload_done" if outcome.is_success else "reload_refused"
         self.log(event, level=level, number=now.number, outcome=outcome.value, took_s=took_s, **fields)
         if now.plan.stale:

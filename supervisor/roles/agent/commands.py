@@ -103,6 +103,7 @@ class CommandDuty:
             self._answer(command_id, Answer(is_done=True, workers=tuple(self._workers(now_ns))))
             return
         fields = {"word": command.word.value, "slot": command.slot or "all", "by": command.by}
+        asked_ns = self._clock.elapsed_ns()  # after the question to Redis, which may have taken long
         problem = self._why_not_obeyed(command, command_id, now_ns) or self._ask(command)
         self.report("command_taken", **fields, refused=problem)
         if problem:
@@ -110,7 +111,7 @@ class CommandDuty:
             return
         pending = _Pending(command_id, command, self._row.request_number, now_ns + PARENT_NS)
         if command.word is Word.RELOAD:
-            pending.reload_ns, pending.until_ns = now_ns, now_ns + RELOAD_NS
+            pending.reload_ns, pending.until_ns = asked_ns, now_ns + RELOAD_NS
         if command.word is Word.STOP:
             self._answer(command_id, Answer(is_done=True))  # said first: nobody may be left to say it afterwards
         self.child.wake_parent()

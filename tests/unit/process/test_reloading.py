@@ -315,14 +315,18 @@ def test_a_reload_waits_until_the_tree_is_ready(world: ReloadedParent) -> None:
 
 
 def test_a_stop_cuts_a_reload_off(world: ReloadedParent) -> None:
-    """Whoever waits for its outcome is told."""
+    """Whoever waits for its outcome is told, also who asked behind it for another."""
     world.reloading.request()
     world.turn()
+    world.clock.advance(1)
+    asked_ns = world.clock.elapsed_ns()
+    world.reloading.request()
 
     world.reloading.stop()
 
     assert world.killed == [PID]
     assert world.outcomes == [ReloadOutcome.CUT]
+    assert world.header.reload_began_ns >= asked_ns
     assert not world.reloading.ended(PID, -9)
 
 

@@ -37,6 +37,7 @@ class CommandedReplica:
         self.answers: dict[str, Answer] = {}
         self.told: list[tuple[str, dict[str, Any]]] = []
         self.wakes = 0
+        self.question_s = 0.0  # how long Redis takes for the commands
         self.clock = FakeClock()
         child: Any = SimpleNamespace(
             replica="r.1", board=self.board, slot_names=NAMES, row=self.row, clock=self.clock, wake_parent=self._wake
@@ -54,6 +55,7 @@ class CommandedReplica:
 
     def _run(self, call: Call[Any]) -> Any:
         if call.script == "command_take":
+            self.clock.advance(self.question_s)
             return list(self.waiting.items())
         assert call.script == "command_answer"
         _, command_id, _, answer = call.args
@@ -181,6 +183,7 @@ def test_a_parent_that_says_nothing_is_not_waited_for_for_ever(world: CommandedR
 def test_a_reload_is_answered_once_it_ended(world: CommandedReplica, *, is_refused: bool) -> None:
     """That the parent took it says nothing yet."""
     world.send("c1", word=Word.RELOAD)
+    world.question_s = 3
     world.look()
     asked_ns = world.clock.elapsed_ns()
     world.parent_answers()
