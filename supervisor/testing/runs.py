@@ -179,10 +179,8 @@ class InlineWorker:
 
 def _call(execution: Execution) -> tuple[Any, BaseException | None]:
     try:
-        if execution.spec.kind is Kind.ASYNC:
-            value = asyncio.run(_coroutine(execution))
-        else:
-            value = _plain(execution)
+        is_async = execution.spec.kind is Kind.ASYNC
+        value = asyncio.run(_coroutine(execution)) if is_async else _plain(execution)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - how a job ends is what the caller asks for
         return None, error
     return (None, work_undone(value)) if is_undone(value, execution.spec.kind) else (value, None)
