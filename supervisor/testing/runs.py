@@ -13,8 +13,8 @@ from supervisor.core.jobs.registry import registry
 from supervisor.core.model import PRIORITIES, Kind, Outcome
 from supervisor.roles.worker.attempt.context import Enqueuer
 from supervisor.roles.worker.attempt.executor import Execution, Executor
-from supervisor.roles.worker.attempt.failure import is_under_way, is_undone, work_undone
 from supervisor.roles.worker.attempt.invocation import JobInvoker
+from supervisor.roles.worker.attempt.result_check import is_under_way, is_undone, work_undone
 from supervisor.store.queues.runs import Queues
 from supervisor.store.queues.sessions import Sessions
 from supervisor.store.wire.codec import text

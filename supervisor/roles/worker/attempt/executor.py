@@ -33,17 +33,9 @@ from supervisor.core.supervision.scoreboard import execution_hash
 from supervisor.core.supervision.states import UnwantedReason
 from supervisor.core.units import MILLISECOND_NS, SECOND_NS
 from supervisor.roles.worker.attempt.context import Context, Enqueuer
-from supervisor.roles.worker.attempt.failure import (
-    Refusals,
-    describe,
-    encoded_result,
-    granted,
-    is_clean_exit,
-    is_final,
-    is_undone,
-    work_undone,
-)
+from supervisor.roles.worker.attempt.failure import Refusals, describe, encoded_result, granted, is_clean_exit, is_final
 from supervisor.roles.worker.attempt.invocation import JobInvoker, is_planner
+from supervisor.roles.worker.attempt.result_check import is_undone, work_undone
 from supervisor.roles.worker.attempt.run_output import Children, Leavings
 from supervisor.roles.worker.attempt.steps import Steps
 from supervisor.roles.worker.run_logs import OutputKeeping

@@ -14,13 +14,9 @@ Decisions about runs that are not executed
 
 from __future__ import annotations
 
-import asyncio
 import os
 import traceback
-from collections.abc import Coroutine, Generator
-from contextlib import suppress
-from types import AsyncGeneratorType, CoroutineType, GeneratorType
-from typing import Any, TypeGuard
+from typing import Any
 
 import msgspec
 import structlog
@@ -37,7 +33,6 @@ from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.context import Interrupted, SoftTimeout
 from supervisor.roles.worker.attempt.run_memory import RefusedRuns, waiting_key
 from supervisor.roles.worker.run_reporting import RunReporter, identity
-from supervisor.store.producer.run_handle import must_be_awaited
 from supervisor.store.wire.poll import Ack, BrokenRun, FetchedRun
 from supervisor.telemetry import event_catalogue, metrics
 from supervisor.telemetry.log_lines.render import end_of_traceback
@@ -48,7 +43,6 @@ TRACEBACK_BYTES_MAX = 4096 - 1024 - 512  # with the message and the names, one e
 NOTE_CHARS_MAX = 200
 UNKNOWN_DELAY_MS = STILL_HERE_DELAY_MS = 5_000
 UNKNOWN_GRACE_NS = 600 * SECOND_NS
-_SUBMITTED = "Executor.map.<locals>.result_iterator"  # a generator of the standard library whose work was begun
 log = structlog.get_logger("tenure.worker")
 _WORKER = os.path.dirname(os.path.dirname(__file__))  # noqa: PTH120 - code names its file by text
 
@@ -81,47 +75,6 @@ def is_clean_exit(error: BaseException) -> bool:
         return error.code is None or bool(error.code == 0)
     except Exception:  # noqa: BLE001 - a code may be anything: of an array nobody can say whether it is 0
         return False
-
-
-def is_undone(value: Any, kind: Kind = Kind.ASYNC) -> bool:
-    """Return whether a job or callback returned what it had to await or iterate to its end: its work was not done.
-
-    Of a job of an async pool, an object that can be awaited and is no coroutine may be a client that is open.
-    """
-    if type(value) is CoroutineType:
-        return value.cr_frame is not None
-    if type(value) is GeneratorType:
-        return value.gi_frame is not None and value.gi_code.co_qualname != _SUBMITTED
-    if type(value) is AsyncGeneratorType:
-        return value.ag_frame is not None
-    return issubclass(type(value), Coroutine) or (kind is Kind.SYNC and must_be_awaited(value))
-
-
-def is_under_way(value: Any) -> TypeGuard[asyncio.Future[Any]]:
-    """Return whether a coroutine job returned a task or future: its work goes on, and its pool awaits that."""
-    return issubclass(type(value), asyncio.Future)  # a proxy answers for what it stands for, by code of its own
-
-
-def work_undone(value: Any, what: str = "the job", *, remedy: str = "") -> TypeError:
-    """Return the error of ``what``, a job or callback that returned its work instead of doing it; close that."""
-    if issubclass(type(value), Coroutine | Generator):
-        with suppress(BaseException):  # it may have been begun, and have code that runs at its end
-            value.close()
-    if must_be_awaited(value):
-        remedy = remedy or "await it there, and define jobs with async def"
-        return TypeError(f"{what} returned an awaitable that nobody awaits; {remedy}")
-    remedy = remedy or "iterate it there; of a planner @job decorates the function itself that yields"
-    return TypeError(f"{what} returned a generator that nobody iterates; {remedy}")
-
-
-def must_be_done(value: Any, remedy: str) -> None:
-    """Check what a callback returned.
-
-    Raises:
-        TypeError: its work, undone; the error ends with ``remedy``.
-    """
-    if is_undone(value):
-        raise work_undone(value, "it", remedy=remedy)
 
 
 def describe(error: BaseException, *, worker: str) -> Failure:

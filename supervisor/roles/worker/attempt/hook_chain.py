@@ -33,8 +33,9 @@ from supervisor.core.retry import Again
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.calls import Calls, Ended
 from supervisor.roles.worker.attempt.context import Context, Interrupted, SoftTimeout
-from supervisor.roles.worker.attempt.failure import is_clean_exit, is_undone, work_undone
+from supervisor.roles.worker.attempt.failure import is_clean_exit
 from supervisor.roles.worker.attempt.hooks import BoundHook, HookFailedError, Hooks, Pipeline, describe
+from supervisor.roles.worker.attempt.result_check import is_undone, work_undone
 from supervisor.roles.worker.attempt.run_memory import waiting_key
 from supervisor.roles.worker.attempt.run_output import MESSAGE_CHARS_MAX
 from supervisor.roles.worker.process.loop_tasks import own_task

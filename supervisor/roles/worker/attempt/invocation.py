@@ -32,11 +32,12 @@ from supervisor.core.model import Kind
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.calls import Calls, Ended, drive, drive_async
 from supervisor.roles.worker.attempt.context import Context
-from supervisor.roles.worker.attempt.failure import is_clean_exit, is_under_way, is_undone, must_be_done, work_undone
+from supervisor.roles.worker.attempt.failure import is_clean_exit
 from supervisor.roles.worker.attempt.hook_chain import HookChain, time_after
 from supervisor.roles.worker.attempt.hooks import Hooks, Pipeline
 from supervisor.roles.worker.attempt.middleware import Middleware, chain, closing
 from supervisor.roles.worker.attempt.progress import Progress
+from supervisor.roles.worker.attempt.result_check import is_under_way, is_undone, must_be_done, work_undone
 from supervisor.roles.worker.process.resources import Resources
 from supervisor.store.producer.run_handle import must_be_awaited
 from supervisor.telemetry.masking import text_of

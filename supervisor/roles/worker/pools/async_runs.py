@@ -26,7 +26,7 @@ from supervisor.core.supervision.states import UnwantedReason
 from supervisor.core.units import NEVER_NS, SECOND_NS
 from supervisor.roles.worker.attempt.context import SoftTimeout
 from supervisor.roles.worker.attempt.executor import Execution
-from supervisor.roles.worker.attempt.failure import is_under_way
+from supervisor.roles.worker.attempt.result_check import is_under_way
 from supervisor.roles.worker.process.forks import Original
 from supervisor.roles.worker.process.loop_tasks import own_task
 from supervisor.roles.worker.run_reporting import log_as

@@ -29,7 +29,7 @@ from supervisor.core.errors import TenureError
 from supervisor.core.jobs.resource import Resource
 from supervisor.core.units import SECOND_NS
 from supervisor.roles.worker.attempt.context import Interrupted, SoftTimeout
-from supervisor.roles.worker.attempt.failure import must_be_done
+from supervisor.roles.worker.attempt.result_check import must_be_done
 from supervisor.roles.worker.process.loop_tasks import own_task
 from supervisor.telemetry import metrics
 from supervisor.telemetry.masking import text_of

@@ -17,9 +17,9 @@ from structlog.testing import capture_logs
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Kind, Outcome
 from supervisor.roles.worker.attempt import middleware
-from supervisor.roles.worker.attempt.failure import is_undone
 from supervisor.roles.worker.attempt.hooks import Pipeline
 from supervisor.roles.worker.attempt.invocation import JobInvoker
+from supervisor.roles.worker.attempt.result_check import is_undone
 from supervisor.roles.worker.process.resources import ResourceError
 from supervisor.settings.sections.models import Settings
 from tenure import Context, Resource, job
@@ -163,8 +163,10 @@ def test_a_generator_that_was_iterated_to_its_end_is_no_work_undone() -> None:
 def test_work_that_was_done_or_begun_is_not_repeated_for_what_is_returned() -> None:
     """A client that is open, a coroutine that was awaited, and what an executor was given."""
 
+    async def done() -> None: ...
+
     async def awaited() -> Any:
-        made = asyncio.sleep(0)
+        made = done()
         await made
         return made
 
