@@ -158,7 +158,6 @@ class Leases(CallBuilder):
         info: CandidateInfo,
         genesis: str = "",
         hold: str = "",
-        decided_until_ms: int | None = None,
     ) -> Call[LeaseView]:
         """Ask for the lease, and register as a candidate.
 
@@ -176,7 +175,6 @@ class Leases(CallBuilder):
             info: data about the caller for others.
             genesis: identity of the data set that the caller knew; empty: none yet.
             hold: why the new term must not fire until a person clears it; empty: it may.
-            decided_until_ms: Redis' time by which nobody decided more before a loss that the grant shows; None: now.
         """
         assert _NONCE.fullmatch(nonce), "a nonce is 32 hex digits"
         assert duration_ms > 0
@@ -185,7 +183,6 @@ class Leases(CallBuilder):
             "epoch_seen": observed_epoch, "seq_seen": observed_seq, "host": info.host, "pid": info.pid,
             "version": info.version, "info": _entry(msgspec.structs.replace(info, replica=replica)),
             "genesis_seen": genesis, "hold": hold, "alive": self._alive,
-            "decided_until": decided_until_ms or "",
         }  # fmt: skip
         return self._call("lease_campaign", args, _view)
 
@@ -212,27 +209,11 @@ class Leases(CallBuilder):
         args |= {"replica": info.replica if info else "", "info": _entry(info) if info else ""}
         return self._call("lease_renew", args, _view)
 
-    def promote(
-        self,
-        term: Term,
-        *,
-        new_nonce: str,
-        duration_ms: int,
-        is_rolled_back: bool = False,
-        decided_until_ms: int | None = None,
-    ) -> Call[LeaseView]:
-        """Give the caller's own term a later epoch, after the confirmed death of its scheduler or a roll-back.
-
-        Args:
-            term: the caller's.
-            new_nonce: 32 hex digits, drawn once for each promotion and kept for retries.
-            duration_ms: of the new term.
-            is_rolled_back: Redis went back within the caller's term.
-            decided_until_ms: Redis' time by which nobody decided more before it went back; None: now.
-        """
+    def promote(self, term: Term, *, new_nonce: str, duration_ms: int, is_rolled_back: bool = False) -> Call[LeaseView]:
+        """Give the caller's own term a later epoch, after the confirmed death of its scheduler or a roll-back."""
         assert _NONCE.fullmatch(new_nonce), "a nonce is 32 hex digits"
         args = {"epoch": term.epoch, "nonce": term.nonce, "new_nonce": new_nonce, "duration_ms": duration_ms}
-        args |= {"rolled_back": int(is_rolled_back), "decided_until": decided_until_ms or ""}
+        args["rolled_back"] = int(is_rolled_back)
         return self._call("lease_promote", args, _view)
 
     def release(self, term: Term, *, reason: str, prefer: str = "") -> Call[LeaseView]:

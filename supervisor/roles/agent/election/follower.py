@@ -269,7 +269,6 @@ class ElectionFollower:
             info=self._candidates.described(),
             genesis=self._memory.known_genesis,
             hold=self._memory.hold,
-            decided_until_ms=self._memory.decided_until_ms,
         )
 
     def _look(self) -> Steps[Won | None]:

@@ -122,7 +122,6 @@ class HeldTerm:
             new_nonce=nonce,
             duration_ms=at.timing.duration_ms,
             is_rolled_back=self._memory.loss is Loss.ROLLED_BACK,
-            decided_until_ms=self._memory.decided_until_ms,
         )
 
     def probe(self) -> Steps[int]:

@@ -42,7 +42,6 @@ class ElectionMemory:
         self.expected_ms = 0  # Redis' time at the latest answer, by those before it
         self.answered_ns = 0  # elapsed time of the last answer to this process; 0: none yet
         self.broken_ms = 0  # Redis' time when it stopped answering; 0: it answers
-        self._decided: tuple[int, int] | None = None  # since a loss that no term followed: see `decided_until_ms`, when
         self.held_until_ms = 0
         """Redis' time until which nobody else can have led, as last answered; 0: another may."""
         self.led_until_ms = 0
@@ -76,14 +75,13 @@ class ElectionMemory:
         self.lease = Memory(floor=epoch, epoch=epoch, believed_ns=self._at.timing.duration_ns if is_anothers else 0)
         if term.trusted_until_ns:
             self.held_until_ms = header.answered_ms + self._at.timing.duration_ms
-        self.skew = Skew(header.clock_skew_ms)
         if header.data_loss_epoch == 1:
             self.loss = Loss.DATA  # it found one that no term had followed yet
 
     def saw(self, view: LeaseView) -> None:
         """Note the facts common to every reply; detect a loss of data in Redis."""
         header, timing = self._at.board.header, self._at.timing
-        self.expected_ms, decided_until_ms = self._redis_ms(), self.decided_until_ms
+        self.expected_ms = self._redis_ms() if self.answered_ns else self._at.clock.wall_ms()
         answered_ms, broken_ms, held_until_ms = header.answered_ms, self.broken_ms, self.held_until_ms
         sighted_ms = min(answered_ms, self.led_until_ms or answered_ms)
         duration_ns = (view.duration_ms or timing.duration_ms) * MILLISECOND_NS
@@ -91,7 +89,6 @@ class ElectionMemory:
             self.stepped_until_ns = self._at.now() + duration_ns  # a living holder renews by the new time meanwhile
         header.answered_ms, self.answered_ns, self.broken_ms = view.now_ms, self._at.now(), 0
         silent_ms = min(broken_ms or view.now_ms, view.now_ms)
-        lost_until_ms = min(silent_ms, decided_until_ms)
         self._tell_unreadable(view)
         self._doubt(view.doubtful_until_ms)
         if {"epoch", "seq"} & set(view.unreadable):  # it says nothing of the term: neither of its age nor of a loss
@@ -135,25 +132,12 @@ class ElectionMemory:
                 # Whatever Redis lost was granted or renewed before this answer, perhaps a moment before. No later term
                 # shortens that, nor does its end: its holder may not have known, or may have waited in vain.
                 self.disputed_until_ns = self._at.now() + max(before.believed_ns, timing.duration_ns)
-            self._bound(sighted_ms, held_until_ms, lost_until_ms)
-            self._decided = decided_until_ms, self._at.now()
+            self._bound(sighted_ms, held_until_ms, silent_ms)
             self._lost(loss, view)
         elif self.loss is Loss.DATA and silent_ms - answered_ms > timing.duration_ms + timing.renewal_ms:
-            header.lost_until_ms = lost_until_ms  # another may have led unseen for so long, and its data be lost too
+            header.lost_until_ms = silent_ms  # another may have led unseen for so long, and its data be lost too
 
-    @property
-    def decided_until_ms(self) -> int:
-        """Redis' time by which nobody decided more; since a loss by the answers before it, whatever its clock shows.
-
-        That steps where another server answers, or a machine that just started. Of a step that answers before the loss
-        showed somebody may have made use. The wall clock counts too: a long silence is measured better by it.
-        """
-        if self._decided is not None:
-            until_ms, noted_ns = self._decided
-            return until_ms + (self._at.now() - noted_ns) // MILLISECOND_NS
-        return max(self._redis_ms(), self._at.clock.wall_ms()) + SKEW_MS_MAX
-
-    def _bound(self, sighted_ms: int, held_until_ms: int, lost_until_ms: int) -> None:
+    def _bound(self, sighted_ms: int, held_until_ms: int, silent_ms: int) -> None:
         """Note what is known of data that are lost, in Redis' time; of several losses in a row, that of the first.
 
         They are in a row until the scheduler has written watermarks back, or another replica leads and does. Whatever
@@ -163,9 +147,9 @@ class ElectionMemory:
         has_followed = 1 < header.data_loss_epoch <= header.foreign_epoch
         is_another = has_followed and self._at.board.term().epoch < header.foreign_epoch
         if header.data_loss_epoch == header.restored_epoch or is_another:
-            header.sighted_ms, header.held_until_ms, header.lost_until_ms = sighted_ms, held_until_ms, lost_until_ms
-        elif has_followed or lost_until_ms > held_until_ms:
-            header.lost_until_ms = lost_until_ms
+            header.sighted_ms, header.held_until_ms, header.lost_until_ms = sighted_ms, held_until_ms, silent_ms
+        elif has_followed or silent_ms > held_until_ms:
+            header.lost_until_ms = silent_ms
 
     def told_ms(self, remaining_ms: int) -> int:
         """Return how long a term lasts yet by Redis' clock; 0: it was set ahead since the term was renewed, perhaps."""
@@ -197,7 +181,7 @@ class ElectionMemory:
 
     def recovered(self) -> None:
         """Note that a term was granted since the loss."""
-        self.loss, self.lost_genesis, self._decided = None, "", None
+        self.loss, self.lost_genesis = None, ""
 
     def hold_noted(self) -> None:
         """Note that Redis knows of the hold."""
@@ -209,11 +193,10 @@ class ElectionMemory:
         if view.epoch < self.lease.floor:
             self.wait_until_ns = self._at.now() + self._wait_ns()
         self._note_data_loss(view.epoch)
-        # Of the clocks the later one, as far as Redis let it decide: either may have. Never the same again: the
+        # Of the clocks the later one, as far as Redis lets it decide: either may have. Never the same again: the
         # scheduler compares it.
         wall_ms = min(self._at.clock.wall_ms(), self.expected_ms + SKEW_MS_MAX)
-        now_ms = min(view.now_ms, self.decided_until_ms)
-        self._doubt(max(now_ms, wall_ms, self._at.board.header.doubtful_until_ms + 1))
+        self._doubt(max(view.now_ms, wall_ms, self._at.board.header.doubtful_until_ms + 1))
         if self._at.on_data_loss is DataLoss.HOLD:
             self.hold = loss.value
         self._at.report(
@@ -252,8 +235,8 @@ class ElectionMemory:
         self.failures = 0
         wall_ms = self._at.clock.wall_ms()
         took_ns = self._at.now() - asked_at_ns
-        self.saw(view)  # by the skew before this answer
         self._measure(self.skew.measured(wall_ms=wall_ms, redis_ms=view.now_ms, round_trip_ns=took_ns))
+        self.saw(view)
         result = view.code.name.lower()
         self._at.report("election_answer", operation=operation, result=result, seconds=took_ns / SECOND_NS, mode=mode)
 
@@ -271,11 +254,7 @@ class ElectionMemory:
         return retry_delay_ns(self.failures, self._at.rng.random())
 
     def _redis_ms(self) -> int:
-        """Return Redis' time by this machine's elapsed time since the last answer, else by its wall clock.
-
-        A predecessor of this agent knew how far that is from Redis'; Redis' time is past what it was answered last.
-        """
-        answered_ms = self._at.board.header.answered_ms
+        """Return Redis' time by this machine's elapsed time since the last answer, else by its wall clock."""
         if self.answered_ns:
-            return answered_ms + (self._at.now() - self.answered_ns) // MILLISECOND_NS
-        return max(self._at.clock.wall_ms() - self.skew.ms, answered_ms)
+            return self._at.board.header.answered_ms + (self._at.now() - self.answered_ns) // MILLISECOND_NS
+        return self._at.clock.wall_ms() - self.skew.ms

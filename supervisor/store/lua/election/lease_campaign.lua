@@ -19,7 +19,6 @@
 --       genesis_seen   identity of the data set that the caller knew; empty: none
 --       hold           the new leader must not fire until a person clears this reason; empty: it may
 --       alive          prefix of the channels by which a holder shows that it lives; empty: not used
---       decided_until  server's time by which nobody decided more before a loss, as the caller knows; empty: now
 -- Includes  room
 --           lease
 --
@@ -110,7 +109,7 @@ if holder ~= '' then
 end
 local is_lost = genesis_seen ~= '' and genesis_seen ~= data_set
 if is_lost or highest > remembered then -- for those who start later: they saw nothing of it
-  redis.call('HSET', lease, 'doubtful_until', whole(math.min(now, natural(decided_until) or now)))
+  redis.call('HSET', lease, 'doubtful_until', whole(now))
 end
 if is_lost then
   event('data_loss', granted, replica, data_set == '' and 'emptied' or 'replaced')

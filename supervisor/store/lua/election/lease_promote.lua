@@ -8,8 +8,7 @@
 --       nonce          of the caller's term
 --       new_nonce      32 hex digits, drawn for this promotion and kept for its retries
 --       duration_ms    how long the new term lasts unless renewed
---       rolled_back    1: the data went back within the caller's term; what was due until then is noted as doubtful. Else 0
---       decided_until  server's time by which nobody decided more before that, as the caller knows; empty: now
+--       rolled_back    1: the data went back within the caller's term; what was due until now is noted as doubtful. Else 0
 -- Includes  room
 --           lease
 --
@@ -42,7 +41,7 @@ redis.call('SET', fence, granted)
 redis.call('HSET', lease, 'epoch', granted, 'nonce', new_nonce, 'seq', '0', 'duration', duration_ms,
   'until', whole(now + tonumber(duration_ms)), 'renewed', whole(now), 'presence', '0')
 if rolled_back == '1' then -- for those who start later: they saw nothing of it
-  redis.call('HSET', lease, 'doubtful_until', whole(math.min(now, natural(decided_until) or now)))
+  redis.call('HSET', lease, 'doubtful_until', whole(now))
   event('regression', granted, r[3], 'rolled_back')
 end
 event('acquired', granted, r[3], 'promoted')

@@ -176,28 +176,6 @@ def test_a_holder_below_an_epoch_that_a_contender_saw_learns_of_it_and_gets_a_la
     assert again.code is LeaseCode.RENEWED
 
 
-@pytest.mark.parametrize("is_promoted", [False, True], ids=["campaign", "promotion"])
-@pytest.mark.parametrize("ahead_ms", [3_600_000, -3_600_000, None])
-def test_a_loss_is_noted_by_what_the_caller_knows_where_the_clock_stepped_ahead(
-    world: StoreCalls, ahead_ms: int | None, *, is_promoted: bool
-) -> None:
-    """Nobody decided by a time that had not come. A clock that is right is believed, and where the caller is silent."""
-    held = world.lead("a")
-    until_ms = None if ahead_ms is None else held.now_ms - ahead_ms
-    if is_promoted:
-        term = Term(held.epoch, held.nonce, 0)
-        call = world.leases.promote(
-            term, new_nonce=OTHER, duration_ms=5000, is_rolled_back=True, decided_until_ms=until_ms
-        )
-    else:
-        floor = held.epoch + 50
-        call = world.campaign_call("a", OTHER, mode="free", floor=floor, decided_until_ms=until_ms)
-    view = world.run(call)
-
-    assert view.code is LeaseCode.GRANTED
-    assert view.doubtful_until_ms == (until_ms if ahead_ms == 3_600_000 else view.now_ms)
-
-
 def test_a_floor_that_no_clock_comes_near_reaches_no_holder(world: StoreCalls) -> None:
     """No epoch above it could be granted."""
     held = world.lead("a")

@@ -50,6 +50,15 @@ def test_a_replica_that_starts_after_a_loss_learns_of_it_from_the_record() -> No
     assert lost(elector) == []
 
 
+def test_what_is_in_doubt_counts_by_the_later_of_both_clocks() -> None:
+    """The clock of this machine may be an hour behind the one that fired."""
+    elector = Scripted().lead(epoch=88).to_renewal()
+    ahead_ms = elector.clock.wall_ms() + 3_600_000
+    elector.answer(view(LeaseCode.MISSING, **EMPTY, now_ms=ahead_ms))
+
+    assert elector.board.header.doubtful_until_ms == ahead_ms
+
+
 def test_the_next_term_after_that_is_a_usual_one() -> None:
     """One term is marked, and the loss is told once."""
     elector = emptied_leader()
