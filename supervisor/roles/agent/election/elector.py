@@ -31,6 +31,7 @@ from supervisor.store.wire.codec import cut
 
 COOL_DOWN_FIRST_NS = 10_000 * MILLISECOND_NS
 COOL_DOWN_LAST_NS = 300_000 * MILLISECOND_NS
+AWAY_NS = 60_000 * MILLISECOND_NS  # a quarter more than the next leader may wait in vain for answers to its scheduler
 STABLE_NS = 60_000 * MILLISECOND_NS  # a term that lasted so long proves that this replica can lead
 LOOK_AGAIN_NS = 1000 * MILLISECOND_NS
 WITHHELD_LOOK_NS = 200 * MILLISECOND_NS  # how often a leader that does not renew looks at its scheduler
@@ -195,7 +196,7 @@ class Elector:
             yield from self._give_way("clock_skew", heir)
         elif at.board.header.vain_epoch == self._held.term.epoch and not self._candidates.is_alone():
             at.report("refusals_resigned", epoch=self._held.term.epoch)
-            yield from self._give_way("refusals", "", away_ns=COOL_DOWN_LAST_NS)
+            yield from self._give_way("refusals", "", away_ns=max(AWAY_NS, at.timing.duration_ns + AWAY_NS // 4))
         elif self._candidates.is_due():
             yield from self._candidates.learn(self._memory.roster)
 
