@@ -62,12 +62,18 @@ def register(
     """
     from supervisor.core.jobs.registry import registry as known_jobs  # noqa: PLC0415 - as in main
     from supervisor.core.schedules import declared  # noqa: PLC0415 - as in main
-    from supervisor.settings.schedules.search_path import import_named, module_of, search_here  # noqa: PLC0415
+    from supervisor.settings.schedules.search_path import (  # noqa: PLC0415 - as in main
+        import_named,
+        module_of,
+        search_here,
+        staying_here,
+    )
 
     search_here()
     for each in jobs:
         if isinstance(each, str):
-            import_named(module_of(each))
+            with staying_here(f"module {each}", each):
+                import_named(module_of(each))
         else:
             known_jobs.find(each)
     declared.schedules.keep()

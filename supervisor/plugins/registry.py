@@ -156,7 +156,7 @@ def load_callable(reference: str, what: str) -> object:
     """
     module, _, attribute = reference.partition(":")
     try:
-        with staying_here(what):
+        with staying_here(what, module):
             found: object = getattr(import_named(module), attribute)
     except DirectoryChangedError as error:
         raise PluginDefinitionError(str(error)) from None

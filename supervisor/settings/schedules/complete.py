@@ -67,7 +67,7 @@ def import_jobs(
         path = format_path(("jobs", index))
         where = (origins or {}).get(path, DEFAULT_ORIGIN)
         try:
-            with staying_here(f"module {module}"):
+            with staying_here(f"module {module}", module):
                 imported = import_named(module_of(module))
         except (Exception, SystemExit) as error:  # noqa: BLE001 - any code may stand there
             problems.append(Problem(where, path, *_import_failure(module, error)))

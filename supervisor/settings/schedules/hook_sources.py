@@ -85,7 +85,7 @@ def find_hook(name: str, known: HookRegistry) -> Hook:
     search_here()
     module, _, attribute = name.partition(":")
     try:
-        with staying_here(f"hook {name}"):
+        with staying_here(f"hook {name}", module):
             target = getattr(import_named(module), attribute)
     except DirectoryChangedError as error:
         raise UnusableHookError(str(error)) from None
@@ -188,7 +188,7 @@ def _promised(entry: EntryPoint) -> Hook:
 
 def _load(entry: EntryPoint) -> Any:
     try:
-        with staying_here(f"hook {entry.name}"):
+        with staying_here(f"hook {entry.name}", entry.module):
             return entry.load()
     except DirectoryChangedError as error:
         raise UnusableHookError(str(error)) from None

@@ -15,7 +15,7 @@ import importlib
 import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from importlib.machinery import (
     BYTECODE_SUFFIXES,
     EXTENSION_SUFFIXES,
@@ -59,7 +59,9 @@ def search(directories: Iterable[Path]) -> None:
 
 def search_here() -> None:
     """Look in the current directory too, if it is trusted: a script does not, and users keep their jobs there."""
-    here = str(Path.cwd())
+    here = _here()
+    if not here:
+        return
     if here not in sys.path:
         if distrust_path(Path(here)):
             return
@@ -110,25 +112,42 @@ def _add(directory: str) -> None:
 
 
 @contextmanager
-def staying_here(what: str) -> Iterator[None]:
+def staying_here(what: str, module: str) -> Iterator[None]:
     """Go back to the current directory after the import of ``what``.
 
     Relative paths of the configuration are taken from where the process is when each of them is used.
 
+    Args:
+        what: name of it, for people.
+        module: what is imported. One that is there already runs no code, and threads of jobs may move meanwhile.
+
     Raises:
         DirectoryChangedError: the import left it.
     """
-    before = os.getcwd()  # noqa: PTH109 - as chdir takes it
+    place = None if module in sys.modules else _open_here()
+    if place is None:
+        yield
+        return
+    before = _here()
     try:
         yield
     finally:
         if (after := _here()) != before:
-            os.chdir(before)
+            with suppress(OSError):  # it is refused below, by name
+                os.fchdir(place)
+        os.close(place)
     if after != before:
         raise DirectoryChangedError(
             f"{what} changes the current directory when it is imported, to {after or 'one that is gone'}: relative "
             f"paths, as of data_dir, would lead there; leave it, and make paths of files beside a module from __file__"
         )
+
+
+def _open_here() -> int | None:
+    """Return a descriptor of the current directory; None where it is gone, so that no relative path leads anywhere."""
+    with suppress(OSError):
+        return os.open(".", os.O_PATH | os.O_DIRECTORY) if _here() else None
+    return None
 
 
 def _here() -> str:
@@ -188,8 +207,8 @@ def missing_module(module: str) -> tuple[str, str]:
     if loaded is not None and elsewhere is not None:
         places = f"{_place(loaded.__spec__)}, and the package {top} with it in {_place(elsewhere)} is hidden by that"
         return f"there is no module {module} in {places}", "rename one of the two packages"
-    here = Path.cwd()
-    why = "" if str(here) in sys.path else distrust_path(here)
+    here = _here()
+    why = "" if not here or here in sys.path else distrust_path(Path(here))
     if not why:
         return f"there is no module {module}", "install it, or start where it lies; the name is package.module"
     remedy = f"install it; nothing in {here} is imported, since {why}: name it by --module-path if you trust it"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from supervisor.main import main, register
 from supervisor.plugins.contract import PluginDefinitionError
 from supervisor.plugins.registry import registry as plugins
 from supervisor.settings.schedules import hook_sources
+from supervisor.settings.schedules.search_path import DirectoryChangedError
 from supervisor.settings.sections.models import Settings
 from tenure import Plugin
 
@@ -89,6 +91,21 @@ def test_a_module_of_jobs_is_imported() -> None:
     register([], ["jobs.shell"], {})
 
     assert "shell.command" in registry
+
+
+def test_a_module_whose_import_changes_the_current_directory_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one under ``jobs:`` of the configuration is; relative paths are used after it."""
+    monkeypatch.chdir(here := tmp_path.resolve())
+    monkeypatch.syspath_prepend(str(here))
+    monkeypatch.delitem(sys.modules, "leaving_jobs", raising=False)
+    (here / "leaving_jobs.py").write_text("import os\nos.chdir('/')\n")
+
+    with pytest.raises(DirectoryChangedError, match=r"^module leaving_jobs changes the current directory when it is"):
+        register([], ["leaving_jobs"], {})
+
+    assert Path.cwd() == here
 
 
 @pytest.mark.parametrize("brings", [lambda: {"plugins": [plugin("shop"), plugin("store")]}, lambda: {"jobs": [print]}])

@@ -21,7 +21,7 @@ HERE = "supervisor.compat.cloudforet.schedulers"
 
 @pytest.fixture(autouse=True)
 def _own_packages() -> Iterator[None]:
-    packages = ("spaceone.nowhere", "supervisor.compat", "old_broken", "old_needy")
+    packages = ("spaceone.nowhere", "supervisor.compat", "old_broken", "old_needy", "old_leaving")
     runtime.configure(CloudforetSettings(packages=packages))
     yield
     runtime.configure(CloudforetSettings())
@@ -85,6 +85,19 @@ def test_a_module_that_fails_is_told_with_its_error(tmp_path: Path, monkeypatch:
         resolve("old_broken.A")
     with pytest.raises(NotImportableError, match="it needs nothing_of_the_kind, which is not installed"):
         resolve("old_needy.A")
+
+
+def test_a_module_whose_import_changes_the_current_directory_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Relative paths of the configuration are used after its classes are imported."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "old_leaving", raising=False)
+    (tmp_path / "old_leaving.py").write_text("import os\nos.chdir('/')\nclass A: ...\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(NotImportableError, match="module old_leaving changes the current directory when it is"):
+        resolve("old_leaving.A")
+    assert Path.cwd() == tmp_path.resolve()
 
 
 def test_schedulers_keep_what_they_were_made_with() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -18,6 +20,8 @@ from supervisor.settings.loader import Loaded, UnusableError, load
 from supervisor.settings.sections.models import Settings
 from supervisor.settings.sections.plugins import PluginSettings
 from tenure import Plugin
+
+PLUGIN = "from tenure import Plugin\nclass P(Plugin):\n    name = 'p'\n    def run(self, options, secrets, task): ...\n"
 
 
 class Good(Plugin):
@@ -213,12 +217,41 @@ def test_a_plugin_whose_import_changes_the_current_directory_is_refused(
     monkeypatch.chdir(here := tmp_path.resolve())
     monkeypatch.syspath_prepend(str(here))
     monkeypatch.delitem(sys.modules, "leaving_plugin", raising=False)
-    code = (
-        "from tenure import Plugin\nclass P(Plugin):\n    name = 'p'\n    def run(self, options, secrets, task): ...\n"
-    )
-    (here / "leaving_plugin.py").write_text(f"import os\nos.chdir('/')\n{code}")
+    (here / "leaving_plugin.py").write_text(f"import os\nos.chdir('/')\n{PLUGIN}")
 
     with pytest.raises(PluginDefinitionError, match="plugin leaving_plugin:P changes the current directory when it is"):
         load_class("leaving_plugin:P")
 
     assert Path.cwd() == here
+
+
+def test_plugins_are_found_where_the_current_directory_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each run asks for its plugin: it failed once a deploy had removed the directory of the former release."""
+    (gone := tmp_path / "gone").mkdir()
+    monkeypatch.chdir(gone)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "staying_plugin", raising=False)
+    (tmp_path / "staying_plugin.py").write_text(PLUGIN)
+    registry = PluginRegistry()
+    registry.configure({"p": PluginSettings(module="staying_plugin:P")}, {})
+    gone.rmdir()
+
+    assert registry.get("p").origin == "staying_plugin:P"
+    assert registry.get("p").origin == "staying_plugin:P"
+
+
+def test_a_plugin_that_is_imported_is_found_while_a_thread_changes_the_current_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread, of a job, is none of its doing."""
+    monkeypatch.chdir(tmp_path)
+    module = ModuleType("imported_plugin")
+
+    def look_up(name: str) -> type[Plugin]:
+        os.chdir("/")  # as a thread may do at this moment
+        return Good
+
+    vars(module)["__getattr__"] = look_up
+    monkeypatch.setitem(sys.modules, "imported_plugin", module)
+
+    assert load_class("imported_plugin:Good") is Good

@@ -275,6 +275,41 @@ def test_a_module_whose_import_changes_the_current_directory_is_refused(
     assert "module tremoved changes the current directory when it is imported, to one that is gone:" in removed.message
 
 
+def test_a_module_whose_import_makes_going_back_impossible_is_refused_by_name(
+    modules: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The directory that was left may be gone, or under another name."""
+    here = modules / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    (modules / "trenames.py").write_text(f"import os\nos.chdir('/')\nos.rename({str(here)!r}, '{here}2')\n")
+    (modules / "tremoves.py").write_text(f"import os\nos.chdir('/')\nos.rmdir('{here}2')\n")
+
+    (renamed,) = import_jobs(["trenames"])
+    back = Path.cwd()
+    (removed,) = import_jobs(["tremoves"])
+
+    assert "module trenames changes the current directory when it is imported, to /:" in renamed.message
+    assert back == modules / "here2"
+    assert "module tremoves changes the current directory when it is imported, to /:" in removed.message
+
+
+def test_modules_are_imported_where_the_current_directory_is_gone(
+    modules: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A deploy may remove the directory of the former release; what is not found is told as elsewhere."""
+    gone = modules / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    (modules / "tthere.py").write_text("from tenure import job\n@job('tthere.f')\ndef f() -> None: ...\n")
+
+    (problem,) = import_jobs(["tthere", "tabsent"])
+
+    assert problem.path == "jobs[1]"
+    assert "there is no module tabsent" in problem.message
+
+
 def test_every_module_is_tried_although_one_fails(modules: Path) -> None:
     """All at once, here too; a missing package of a dotted name counts as missing."""
     (modules / "tgood.py").write_text(

@@ -8,7 +8,7 @@ from supervisor.compat.cloudforet.schedulers import is_handler
 from supervisor.compat.cloudforet.tasks import runtime
 from supervisor.compat.cloudforet.tasks.names import NotImportableError, resolve
 from supervisor.settings.schedules.complete import import_jobs
-from supervisor.settings.schedules.search_path import import_named
+from supervisor.settings.schedules.search_path import import_named, staying_here
 from supervisor.settings.sections.cloudforet import Bridge
 from supervisor.settings.sections.models import Settings
 
@@ -54,7 +54,8 @@ def _problem_of_class(name: str) -> str:
 def _problem_of_part(module: str) -> str:
     """Return why tasks that name classes of this module could not be executed; a package need not have each part."""
     try:
-        import_named(module)
+        with staying_here(f"module {module}", module):
+            import_named(module)
     except ModuleNotFoundError as error:
         is_absent = error.name is not None and f"{module}.".startswith(f"{error.name}.")
         return "" if is_absent else f"{module} needs {error.name}, which is not installed"

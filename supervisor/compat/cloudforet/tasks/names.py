@@ -15,7 +15,7 @@ from typing import Any
 from supervisor.compat.cloudforet.tasks import runtime
 from supervisor.core.errors import TenureError
 from supervisor.settings.schedules.complete import import_jobs
-from supervisor.settings.schedules.search_path import import_named
+from supervisor.settings.schedules.search_path import DirectoryChangedError, import_named, staying_here
 
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*[.:][A-Za-z_]\w*", re.ASCII)
 FRAMEWORK = "spaceone.core."
@@ -80,12 +80,15 @@ def resolve(name: str) -> Any:
     import_jobs(())  # a command that was installed does not search the current directory by itself
     what = f"class {name} cannot be imported"
     try:
-        found = import_named(module)
+        with staying_here(f"module {module}", module):
+            found = import_named(module)
     except ModuleNotFoundError as error:
         if error.name is not None and (module == error.name or module.startswith(f"{error.name}.")):
             remedy = "install the service, or start where it lies (-m adds a path); the name is package.module.Class"
             raise NotImportableError(f"{what}: there is no module {error.name}; {remedy}") from None
         raise NotImportableError(f"{what}: it needs {error.name}, which is not installed; install it") from None
+    except DirectoryChangedError as error:
+        raise NotImportableError(f"{what}: {error}") from None
     except (Exception, SystemExit) as error:
         why = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
         raise NotImportableError(f"{what}: module {module} fails with {why}; fix it") from error
