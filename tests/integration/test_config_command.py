@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import IO
 
 import pytest
 import yaml
@@ -29,6 +30,20 @@ def tenure(tmp_path: Path) -> Tenure:
         return launcher.tenure(cwd, *arguments, **{"COLUMNS": "100", **variables})
 
     return run
+
+
+def piped(directory: Path, *words: str, stdin: IO[str] | int, stdout: IO[str] | int = subprocess.DEVNULL) -> Result:
+    """Run a command with files in the place of its standard streams."""
+    return subprocess.run(
+        [sys.executable, "-m", "tenure", *words],
+        cwd=directory,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=stdin,
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
 
 
 def test_an_empty_directory_is_a_valid_configuration(tenure: Tenure) -> None:
@@ -195,6 +210,47 @@ def test_a_file_that_the_configuration_is_read_from_is_not_replaced(
     assert source.read_text() == text
     assert written.returncode == 0, written.stderr
     assert yaml.safe_load((tmp_path / "old.yaml").read_text())["redis"]["password"] == "**********"
+
+
+@pytest.mark.parametrize("target", ["/dev/stdout", "out.yaml"])
+@pytest.mark.parametrize("command", ["show", "convert", "import"])
+def test_a_file_that_is_standard_output_is_printed_to(command: str, target: str, tmp_path: Path) -> None:
+    """A script that cannot say "-" says /dev/stdout; the file of its shell exists, and stays as it is."""
+    scheduler = "s: {backend: a.B, queue: q, interval: 60}"
+    queue = "q: {backend: spaceone.core.queue.redis_queue.RedisQueue, host: localhost, port: 6379, channel: q}"
+    (tmp_path / "application.yaml").write_text(f"QUEUES: {{{queue}}}\nSCHEDULERS: {{{scheduler}}}\n")
+    (tmp_path / "crontab").write_text("@daily bin/a\n")
+    words = {
+        "show": ("config", "show", "--write-config-to"),
+        "convert": ("config", "convert", "application.yaml", "-o"),
+        "import": ("import", "crontab", "crontab", "--timezone", "UTC", "--output"),
+    }[command]
+    out = tmp_path / "out.yaml"
+    out.touch()
+    out.chmod(0o644)
+
+    with out.open("a") as stdout:
+        stdout.write("# of the shell\n")
+        stdout.flush()
+        done = piped(tmp_path, *words, target, stdin=subprocess.DEVNULL, stdout=stdout)
+
+    assert done.returncode == 0, done.stderr
+    assert out.read_text().startswith("# of the shell\n")
+    assert yaml.safe_load(out.read_text())
+    assert out.stat().st_mode & 0o777 == 0o644
+
+
+def test_a_crontab_that_is_standard_input_is_not_replaced(tmp_path: Path) -> None:
+    """As one that is named is not: its comments would be lost."""
+    crontab = tmp_path / "crontab"
+    crontab.write_text(text := "# mine\n@daily bin/a\n")
+    with crontab.open() as stdin:
+        done = piped(
+            tmp_path, "import", "crontab", "-", "--timezone", "UTC", "--output", "crontab", "--force", stdin=stdin
+        )
+    assert done.returncode == 73
+    assert "error: crontab is one of the files that are read" in done.stderr
+    assert crontab.read_text() == text
 
 
 def test_a_file_without_a_name_is_refused_and_starts_nothing(tenure: Tenure, tmp_path: Path) -> None:

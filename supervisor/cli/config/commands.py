@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from supervisor.cli.config.output_file import write_file
+from supervisor.cli.config.output_file import is_standard_output, write_file
 from supervisor.cli.help import SectionedGroup
 from supervisor.cli.options import LoadSettings, compat_options, config_options, print_problems, search
 from supervisor.cli.output import list_options, print_rows, say
@@ -260,7 +260,7 @@ def default() -> None:
 def write_config(loaded: Loaded, target: str) -> None:
     """Write the complete configuration to a file, replacing it in one step, or to standard output for ``-``.
 
-    A file that is not plain, as ``/dev/stdout``, is written to, and stays the same file.
+    A file that is not plain is written to, and stays the same file.
 
     Raises:
         CannotCreateError: the file cannot be written, or is one of those that the configuration was read from.
@@ -271,7 +271,7 @@ def write_config(loaded: Loaded, target: str) -> None:
 
 
 def _write(text: str, target: str, *, replaces: bool, sources: Iterable[Path]) -> None:
-    if target == STANDARD_OUTPUT:
+    if target == STANDARD_OUTPUT or is_standard_output(target):
         click.echo(text, nl=False)
         return
     if not target:

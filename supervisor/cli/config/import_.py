@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from supervisor.cli.config.output_file import write_file
+from supervisor.cli.config.output_file import DESCRIPTOR_IN, is_standard_output, write_file
 from supervisor.cli.help import SectionedGroup
 from supervisor.cli.output import say
 from supervisor.core.errors import EXIT_CONFIG, EXIT_OK, CannotCreateError, Problem
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from supervisor.importers.crontab.reader import Host, Imported, Source
 
 FILE_BYTES_MAX = 1024 * 1024
-STANDARD_INPUT = "-"
+STANDARD_INPUT = STANDARD_OUTPUT = "-"
 _OF_ALL = (("jobs",), ("shell", "umask"), ("workers",))
 """What an imported file sets beside schedules: settings of the whole configuration."""
 
@@ -90,8 +90,10 @@ def crontab(
     if (at_once := places(imported.entries)) < len(imported.entries):
         say(f"warning: at most {at_once} commands run at once, further ones wait: workers.shell.processes", err=True)
     text = to_yaml(imported.entries, [source.name for source in sources])
-    code = _write(text, output, force=force, sources=[Path(source.name) for source in sources])
-    if code == EXIT_OK and output != STANDARD_INPUT:
+    output = STANDARD_OUTPUT if is_standard_output(output) else output
+    read: list[Path | int] = [DESCRIPTOR_IN] if STANDARD_INPUT in paths else []
+    code = _write(text, output, force=force, sources=[*read, *(Path(source.name) for source in sources)])
+    if code == EXIT_OK and output != STANDARD_OUTPUT:
         _warn_of_others(Path(output), text)
     context.exit(code)
 
@@ -232,8 +234,8 @@ def _nothing_written(imported: Imported, *, skip_invalid: bool) -> str:
     return f"nothing written; --skip-invalid converts the other entries: {len(imported.entries)}"
 
 
-def _write(text: str, output: str, *, force: bool, sources: list[Path]) -> int:
-    if output == "-":
+def _write(text: str, output: str, *, force: bool, sources: list[Path | int]) -> int:
+    if output == STANDARD_OUTPUT:
         click.echo(text, nl=False)
         return EXIT_OK
     try:
