@@ -194,7 +194,8 @@ def _rule(value: _Value) -> dict[str, str]:
 def _is_annual(rule: dict[str, str], first: date) -> bool:
     """Return whether ``rule`` is the same date each year, without an end."""
     same = {"FREQ": "YEARLY", "INTERVAL": "1", "BYMONTH": str(first.month), "BYMONTHDAY": str(first.day)}
-    return all(key == "WKST" or same.get(key) == value for key, value in rule.items())
+    is_of_every_month = "BYMONTHDAY" in rule and "BYMONTH" not in rule
+    return not is_of_every_month and all(key == "WKST" or same.get(key) == value for key, value in rule.items())
 
 
 def _recurring(value: _Value, first: date) -> Iterator[date]:
@@ -202,6 +203,8 @@ def _recurring(value: _Value, first: date) -> Iterator[date]:
     rule = _rule(value)
     until = _date(_Value(value.line, rule["UNTIL"].partition("T")[0])) if "UNTIL" in rule else date(YEAR_MAX, 12, 31)
     months = sorted({int(part) for part in rule.get("BYMONTH", str(first.month)).split(",")})
+    if "BYMONTHDAY" in rule and "BYMONTH" not in rule:  # of each month, as RFC 5545, 3.3.10, has it
+        months = list(range(1, 13))
     if ("BYDAY" in rule and "BYMONTHDAY" in rule) or ("BYDAY" in rule and "BYMONTH" not in rule):
         raise IcsError(value.line, "has a rule with BYDAY, and not the month alone", _LIST)
     named = len(months) * (rule.get("BYDAY", rule.get("BYMONTHDAY", "")).count(",") + 1)

@@ -69,6 +69,8 @@ def test_yearly_rules_are_written_out() -> None:
     assert thanksgiving[:3] == ["2025-11-27", "2026-11-26", "2027-11-25"]
     assert thanksgiving[-1].startswith(str(YEAR_MAX))
     assert starts("DTSTART:20250526", "RRULE:FREQ=YEARLY;BYMONTH=5;BYDAY=-1MO;COUNT=2") == ["2025-05-26", "2026-05-25"]
+    each_month = starts("DTSTART:20251015", "RRULE:FREQ=YEARLY;BYMONTHDAY=15")
+    assert each_month[:4] == ["2025-10-15", "2025-11-15", "2025-12-15", "2026-01-15"]
 
 
 @given(
