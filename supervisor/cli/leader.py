@@ -154,8 +154,8 @@ def leader_clear_hold(*, yes: bool, connection: Connection) -> None:
         click.echo("Nothing is held.")
         return
     confirm(f"Fires are held: {lease.hold}. Let them go on?", yes=yes)
-    connection.ask(operations.clear_hold, by=who())
-    click.echo("The leader fires again.")
+    cleared = connection.ask(operations.clear_hold, by=who())
+    click.echo("The leader fires again." if cleared.holder else "Cleared. Nobody leads now: the next leader fires.")
 
 
 def await_heir(connection: Connection, before: LeaseView, timeout_s: float) -> LeaseView:

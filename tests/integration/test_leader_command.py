@@ -260,3 +260,14 @@ def test_a_hold_is_shown_and_cleared(election: Election) -> None:
 
     assert (code, out) == (0, "The leader fires again.\n")
     assert election.store.run(election.leases.view()).hold == ""
+
+
+def test_a_hold_is_cleared_also_where_nobody_leads(election: Election) -> None:
+    """And the command does not say that somebody does."""
+    won = election.campaign("one")
+    term = Term(won.epoch, NONCES["one"], 0)
+    election.store.run(election.leases.renew(term, duration_ms=5000, hold="Redis lost data"))
+    election.store.run(election.leases.release(term, reason="shutdown"))
+    code, out, _ = election.tenure("clear-hold", "--yes")
+
+    assert (code, out) == (0, "Cleared. Nobody leads now: the next leader fires.\n")
