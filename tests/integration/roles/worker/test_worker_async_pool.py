@@ -199,7 +199,7 @@ async def test_a_run_of_an_unknown_job_waits_five_seconds_uncharged(shop: Worker
     """Another replica, or the next deploy, may know it."""
     run_id = shop.put(Envelope(id="stranger", template=Template(job="nobody", kind=Kind.ASYNC)))
     async with shop.worker():
-        await until(lambda: shop.state(run_id) != "queued" and shop.state(run_id) != "running", what="its return")
+        await until(lambda: shop.state(run_id) not in {"queued", "running"}, what="its return")
 
     keys = shop.server.keys.queue("default")
     assert shop.store.raw.zscore(keys.later, run_id) is not None

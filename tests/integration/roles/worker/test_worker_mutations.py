@@ -92,7 +92,7 @@ async def test_a_pool_survives_any_envelope(shop: WorkerKit) -> None:
         await until(lambda: shop.state(innocent) == "finished" or pool._runs.fault, what="the run behind all others")
         assert pool._runs.fault is None
         counts = lambda: shop.store.run(Queues(shop.server.keys).counts("default"))  # noqa: E731 - one expression
-        await until(lambda: counts().ready_total == 0 and counts().running == 0, what="the end of all runs")
+        await until(lambda: (now := counts()).ready_total + now.running == 0, what="the end of all runs")
 
 
 @pytest.mark.parametrize("schedule", ["two words", "line\n", " ", "\0 1"])
