@@ -19,18 +19,6 @@ local function note_place(queue, id)
   end
 end
 
--- How many at the head of a list have their place for a slot of `key`, and have not begun: what is brought goes in front of them.
-local function brought_before(queue, list, key)
-  local count = 0
-  for _, id in ipairs(read('LRANGE', list, 0, STEP_MIN - 1) or {}) do
-    local att = #id <= MEMBER_MAX and short(keys.att(queue), id)
-    if not att or not (has_place(att) or came_at(att)) then break end
-    local data = redis.call('HGET', keys.data(queue), id)
-    count = count + (data and limits_in(header_of(data) or '').concurrency == key and 1 or 0)
-  end
-  return count
-end
-
 -- Put ids in front of a list, the first one first.
 local function push_front(list, ids)
   local turned = {}
@@ -195,7 +183,7 @@ local function wake(open)
   local heads, rung, looked, superseded = {}, {}, 0, 0
   for _, key in ipairs(keys) do
     local wait, held, left = keys.wait(queue, key), read('SCARD', keys.limit_slots(key)), most
-    local newest, in_front = newest_max(queue, key), {}
+    local newest = newest_max(queue, key)
     while held and looked < 2 * STEP_MIN and read('LLEN', wait) do
       looked = looked + 1
       local id = redis.call('LINDEX', wait, 0)
@@ -212,18 +200,11 @@ local function wake(open)
       local kind = data and string.sub(head_of(data), 1, 1)
       local of = data and limits_in(header_of(data) or '')
       local max = of and (newest ~= 0 and newest or of.max)
-      local list = max and ready(queue, data)
-      if max and not in_front[list] then
-        in_front[list] = brought_before(queue, list, key)
-      end
       local is_over = max and of.is_replacing and superseded < SUPERSEDED_MAX and are_behind(queue, wait, key, max)
       if is_over then
         looked, superseded = looked - 1 + math.floor(max / 1000), superseded + 1 -- it took so many times as long
         redis.call('LPOP', wait)
         supersede(queue, id, data)
-      elseif max and in_front[list] > 0 and held + in_front[list] >= max then
-        rung[kind] = true -- those have the slots first, and are older
-        break
       elseif max and not is_its_turn(queue, key, held, max) then
         if kind == t.letter and left > 0 then
           join_slot_line(queue, key)
