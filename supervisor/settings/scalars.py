@@ -24,6 +24,7 @@ _SEXAGESIMAL = re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?\Z")
 _OTHER_BASE = re.compile(r"[-+]?0[bo][0-9_]+\Z|[-+]0x[0-9a-fA-F_]+\Z|0x[0-9a-fA-F]*_[0-9a-fA-F_]*\Z")
 _GROUPED = re.compile(r"[-+]?[0-9][0-9_]*(?:\.[0-9_]*)?\Z|[-+]?\.[0-9_]+\Z")
 _FLOAT = re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+][0-9]+)?\Z")
+_SIGNED_POINT = re.compile(r"[-+]\.[0-9]+(?:[eE][-+][0-9]+)?\Z")
 _EXPONENT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)[eE][-+]?[0-9]+\Z")
 _NOT_FINITE = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z")
 _INT_CHARS_MAX = 20  # more could not fit, and converting very long ones is slow
@@ -68,6 +69,8 @@ def _resolve_number(text: str) -> str | int | float | Trap:
         return Trap("is octal to some YAML parsers because of its leading zero", "drop the zero, or quote it")
     if _OTHER_BASE.match(text):
         return Trap("is a number to some YAML parsers and text to others", "write it in decimal, or quote it")
+    if _SIGNED_POINT.match(text):
+        return Trap("is a number to some YAML parsers and text to others", "write a 0 before the point, or quote it")
     if _FLOAT.match(text):
         number = float(text)
         return number if math.isfinite(number) else Trap("is not a finite number", "quote it if it is text")
