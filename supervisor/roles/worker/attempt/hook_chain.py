@@ -114,7 +114,7 @@ class HookChain:
         if method == UNRESERVE and self._context.kind is Kind.ASYNC:  # of a sync pool a thread makes it, and goes on
             call = partial(_uncut, call)
         answer, error = yield call
-        if is_undone(answer):
+        if is_undone(answer, self._context.kind):
             answer, error = None, HookFailedError(str(work_undone(answer, "it", remedy=_DO_IT)))
         HOOK_SECONDS.labels(asked.name, method).observe((self._clock.elapsed_ns() - started_ns) / SECOND_NS)
         return answer, error

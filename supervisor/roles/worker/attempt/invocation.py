@@ -236,7 +236,7 @@ def _itself(awaitable: Any) -> Any:
 
 
 def _call_plain(function: Callable[[], Any], _: Context) -> None:
-    must_be_done(function(), _UNDO)
+    must_be_done(function(), _UNDO, Kind.SYNC)
 
 
 async def _call_async(function: Callable[[], Any], context: Context) -> None:

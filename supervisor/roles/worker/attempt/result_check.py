@@ -11,7 +11,8 @@ from typing import Any, TypeGuard
 from supervisor.core.model import Kind
 from supervisor.store.producer.run_handle import must_be_awaited
 
-_SUBMITTED = "Executor.map.<locals>.result_iterator"  # a generator of the standard library whose work was begun
+_SUBMITTED = frozenset({"Executor.map.<locals>.result_iterator", "_chain_from_iterable_of_lists"})
+"""Generators of concurrent.futures, of threads and of processes: their work was begun."""
 
 
 def is_undone(value: Any, kind: Kind = Kind.ASYNC) -> bool:
@@ -22,7 +23,7 @@ def is_undone(value: Any, kind: Kind = Kind.ASYNC) -> bool:
     if type(value) is CoroutineType:
         return value.cr_frame is not None
     if type(value) is GeneratorType:
-        return value.gi_frame is not None and value.gi_code.co_qualname != _SUBMITTED
+        return value.gi_frame is not None and value.gi_code.co_qualname not in _SUBMITTED
     if type(value) is AsyncGeneratorType:
         return value.ag_frame is not None
     return issubclass(type(value), Coroutine) or (kind is Kind.SYNC and must_be_awaited(value))
@@ -45,11 +46,11 @@ def work_undone(value: Any, what: str = "the job", *, remedy: str = "") -> TypeE
     return TypeError(f"{what} returned a generator that nobody iterates; {remedy}")
 
 
-def must_be_done(value: Any, remedy: str) -> None:
-    """Check what a callback returned.
+def must_be_done(value: Any, remedy: str, kind: Kind = Kind.ASYNC) -> None:
+    """Check what a callback of a job of ``kind`` returned.
 
     Raises:
         TypeError: its work, undone; the error ends with ``remedy``.
     """
-    if is_undone(value):
+    if is_undone(value, kind):
         raise work_undone(value, "it", remedy=remedy)

@@ -210,7 +210,9 @@ def test_a_generator_that_a_job_began_is_closed_when_its_run_fails(known: Regist
 
 
 @pytest.mark.parametrize("kind", list(Kind))
-@pytest.mark.parametrize("undo", [lambda: plan(Context(run_id="r", job="j")), Request], ids=["generator", "awaitable"])
+@pytest.mark.parametrize(
+    "undo", [lambda: plan(Context(run_id="r", job="j")), Request, Client], ids=["generator", "request", "client"]
+)
 def test_a_callback_of_on_failure_that_undoes_nothing_is_told_of(known: Registry, kind: Kind, undo: Any) -> None:
     """Silence would mean that it was undone. A coroutine job awaits what can be awaited."""
     if kind is Kind.SYNC:
@@ -233,7 +235,7 @@ def test_a_callback_of_on_failure_that_undoes_nothing_is_told_of(known: Registry
         asyncio.run(call(ctx=context)) if kind is Kind.ASYNC else call(ctx=context)
     told = [line["error"] for line in lines if line["event"] == "on_failure_failed"]
     assert len(told) == 1
-    assert "give on_failure a plain function" in told[0] or (kind is Kind.ASYNC and undo is Request)
+    assert "give on_failure a plain function" in told[0] or (kind is Kind.ASYNC and undo in {Request, Client})
 
 
 def test_a_resource_whose_open_only_returned_its_work_cannot_be_opened(known: Registry) -> None:
