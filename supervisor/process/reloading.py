@@ -227,8 +227,8 @@ class Reloading:
         header.is_reload_refused = int(not outcome.is_success)
         header.reloaded_ms = self.clock.wall_ms()
         header.reload_number += 1
-        began_ns = now.began_ns or now_ns
-        header.reload_began_ns = now_ns if outcome is ReloadOutcome.CUT else began_ns  # also of those that wait
+        # A stop ends those that wait as well.
+        header.reload_began_ns = began_ns = now_ns if outcome is ReloadOutcome.CUT else now.began_ns or now_ns
         level = "info" if outcome.is_success else "error"
         for reason in reasons:
             self.log("reload_problem", level=level, number=now.number, problem=reason)
