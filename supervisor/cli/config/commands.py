@@ -271,7 +271,7 @@ def write_config(loaded: Loaded, target: str) -> None:
 
 
 def _write(text: str, target: str, *, replaces: bool, sources: Iterable[Path]) -> None:
-    if target == STANDARD_OUTPUT or is_standard_output(target):
+    if is_standard_output(target):
         click.echo(text, nl=False)
         return
     if not target:

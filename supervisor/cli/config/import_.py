@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from supervisor.importers.crontab.reader import Host, Imported, Source
 
 FILE_BYTES_MAX = 1024 * 1024
-STANDARD_INPUT = STANDARD_OUTPUT = "-"
+STANDARD_INPUT = "-"
 _OF_ALL = (("jobs",), ("shell", "umask"), ("workers",))
 """What an imported file sets beside schedules: settings of the whole configuration."""
 
@@ -90,10 +90,9 @@ def crontab(
     if (at_once := places(imported.entries)) < len(imported.entries):
         say(f"warning: at most {at_once} commands run at once, further ones wait: workers.shell.processes", err=True)
     text = to_yaml(imported.entries, [source.name for source in sources])
-    output = STANDARD_OUTPUT if is_standard_output(output) else output
     read: list[Path | int] = [DESCRIPTOR_IN] if STANDARD_INPUT in paths else []
     code = _write(text, output, force=force, sources=[*read, *(Path(source.name) for source in sources)])
-    if code == EXIT_OK and output != STANDARD_OUTPUT:
+    if code == EXIT_OK and not is_standard_output(output):
         _warn_of_others(Path(output), text)
     context.exit(code)
 
@@ -235,7 +234,7 @@ def _nothing_written(imported: Imported, *, skip_invalid: bool) -> str:
 
 
 def _write(text: str, output: str, *, force: bool, sources: list[Path | int]) -> int:
-    if output == STANDARD_OUTPUT:
+    if is_standard_output(output):
         click.echo(text, nl=False)
         return EXIT_OK
     try:

@@ -28,8 +28,8 @@ _IN_PLACE_ALONE = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EBUSY
 
 
 def is_standard_output(target: str) -> bool:
-    """Return whether ``target`` is the file that standard output goes to, as ``/dev/stdout`` is."""
-    return _is_same(target, DESCRIPTOR_OUT)
+    """Return whether ``target`` is ``-``, or the file that standard output goes to, as ``/dev/stdout`` is."""
+    return target == "-" or _is_same(target, DESCRIPTOR_OUT)
 
 
 def write_file(text: str, output: str, *, replaces: bool, sources: Iterable[Path | int]) -> None:
