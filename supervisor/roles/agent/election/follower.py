@@ -241,7 +241,7 @@ class ElectionFollower:
         at.board.next_nonce = nonce
         self._memory.asking(nonce)
         self._memory.move(ElectorEvent.CAMPAIGN)
-        asked_at_ns = at.now()
+        asked_at_ns, hold = at.now(), self._memory.hold
         try:
             view = yield RunScript(self._call(mode, nonce), at.timing.timeout_ns)
         except UNANSWERED as error:
@@ -249,6 +249,8 @@ class ElectionFollower:
             return None
         self._memory.answered("campaign", view, asked_at_ns, mode=mode)
         if view.code is LeaseCode.GRANTED:
+            if hold and not view.hold:
+                self._memory.hold_noted()  # another went through the loss
             return Won(view, asked_at_ns, mode)
         if view.code is LeaseCode.SAME and view.epoch >= self._memory.lease.floor:
             return Won(view, None)

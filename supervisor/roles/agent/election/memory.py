@@ -36,6 +36,7 @@ class ElectionMemory:
         self.wait_until_ns = 0  # after a loss: the highest term may be believed in until then
         self.disputed_until_ns = 0
         """After a loss: no own term is trusted before, since another may believe in an older one."""
+        self._furthest = (0, 0)  # epoch and sequence number of the latest record that was seen
         self.last_event = "0-0"
         self.roster = -1  # number of the list of candidates that Redis has
         self.is_unreadable = False  # the record, as last seen, and said so
@@ -124,8 +125,12 @@ class ElectionMemory:
             if view.holder and not is_ours:
                 self.led(view.epoch)
                 self._note_data_loss(view.epoch)
-                self.recovered()  # another replica goes through it
+            # Of the record as it was before, of which a copy came back, the holder may be dead.
+            is_followed = view.holder and (view.epoch, view.seq) > self._furthest
+            if not is_ours and (is_followed or view.epoch > before.floor):
+                self.recovered()  # another replica went through it
                 self.hold = ""
+        self._furthest = max(self._furthest, (view.epoch, view.seq))
         if loss is not None:
             self.lost_genesis = self.lost_genesis or before.genesis
             if before.believed_ns > 0:

@@ -17,7 +17,8 @@
 --       version        of the caller
 --       info           JSON of the candidate
 --       genesis_seen   identity of the data set that the caller knew; empty: none
---       hold           the new leader must not fire until a person clears this reason; empty: it may
+--       hold           the new leader must not fire until a person clears this reason, unless a later epoch than the floor was granted
+--                      since; empty: it may
 --       alive          prefix of the channels by which a holder shows that it lives; empty: not used
 -- Includes  room
 --           lease
@@ -100,7 +101,7 @@ redis.call('HSET', lease, 'epoch', granted, 'nonce', nonce, 'holder', replica, '
 if is_new and not r[1] then
   raise(lease, 'roster', 0)
 end
-if hold ~= '' then
+if hold ~= '' and epoch <= tonumber(floor) then -- else another led since, and went through the loss
   redis.call('HSET', lease, 'hold', hold)
 end
 
