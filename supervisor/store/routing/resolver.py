@@ -158,21 +158,24 @@ class Resolver:
             self._hearing.release()
 
     def _is_settled(self) -> bool:
-        """Go where the sentinels point, or hold everybody back while that is no master yet."""
+        """Go where the sentinels point, or hold everybody back while that is no master yet.
+
+        While one of them has not answered, the old master proves nothing: it may be the only one that knows so far.
+        """
         with self._lock:
-            claims, _ = self._ask_all(CHECK_S)
-            coming = [claim for claim in claims if claim.is_coming]
+            claims, silent = self._ask_all(CHECK_S)
+            coming, former = [claim for claim in claims if claim.is_coming], self._endpoint.address
             for address in rank(coming or claims)[:1]:
                 if self._verify(address, self._clock.elapsed_ns() + int(CHECK_S * SECOND_NS), CHECK_S, []):
                     self._settle(address)
-                    return True
+                    return address != former or not silent
             if coming and not self._held_until_ns:
                 self._held_until_ns = self._clock.elapsed_ns() + HOLD_NS
                 self._endpoint = RedisEndpoint("", self._endpoint.generation + 1)
                 self._is_lost = True
                 if self._publish is not None:
                     self._publish("")
-            return not coming
+            return not coming and not silent
 
     def _find(self, bound_s: float) -> RedisEndpoint:
         if not self._is_lost:

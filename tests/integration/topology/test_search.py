@@ -207,11 +207,17 @@ def test_a_check_goes_over_to_a_newer_master_and_asks_it_first(servers: Servers)
     store.close()
 
 
-def test_nothing_is_sent_to_a_master_that_sentinels_replace(servers: Servers) -> None:
-    """It would accept it, and all of it be lost: the tree waits until the chosen replica says that it is master."""
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("silences", [0, 3])
+def test_nothing_is_sent_to_a_master_that_sentinels_replace(servers: Servers, silences: int, count: int) -> None:
+    """It would accept it, and all of it be lost: the tree waits until the chosen replica says that it is master.
+
+    The sentinel that told of it may be slow to answer, and another that knows of nothing answers first.
+    """
     old, new = servers.master(), servers.start(role=b"*3\r\n$5\r\nslave\r\n$1\r\nh\r\n:1\r\n")
     is_replaced = threading.Event()
-    sentinel = servers.start()
+    sentinel, left = servers.start(), iter(range(silences))
+    others = [servers.sentinel(old) for _ in range(count - 1)]
 
     def answer(command: list[str]) -> bytes:
         match command:
@@ -221,6 +227,8 @@ def test_nothing_is_sent_to_a_master_that_sentinels_replace(servers: Servers) ->
             case [_, "GET-MASTER-ADDR-BY-NAME", _]:
                 return array("127.0.0.1", str(old.port))
             case [_, "MASTER", _]:
+                if is_replaced.is_set() and next(left, None) is not None:
+                    return b""
                 return array("flags", "master,failover_in_progress" if is_replaced.is_set() else "master")
             case [_, "REPLICAS", _]:
                 return b"*1\r\n" + array("ip", "127.0.0.1", "port", str(new.port), "flags", "slave,promoted")
@@ -229,7 +237,7 @@ def test_nothing_is_sent_to_a_master_that_sentinels_replace(servers: Servers) ->
     sentinel.answer = answer
     board = allocate(slots=1, inflight=1)
     store = Store.connect(
-        f"redis+sentinel://{sentinel.where}/m",
+        f"redis+sentinel://{','.join(each.where for each in (sentinel, *others))}/m",
         settings=RedisSettings(),
         name="search:test",
         publish=board.publish_endpoint,
