@@ -28,6 +28,29 @@ local function push_front(list, ids)
   redis.call('LPUSH', list, unpack(turned))
 end
 
+-- What is at the head of a list down to the last that was brought for a slot and has not begun yet; between are but those that were
+-- tried before, or are gone.
+local function placed(queue, list)
+  local found, last, want = {}, 0, 1 -- mostly there is none
+  repeat
+    local page = redis.call('LRANGE', list, #found, #found + want - 1)
+    local ids = distinct(page)
+    local is_more = #ids == want
+    local att = #ids > 0 and redis.call('HMGET', keys.att(queue), unpack(ids)) or {}
+    for n, id in ipairs(ids) do
+      local is_ours = #id + #(att[n] or '') <= MEMBER_MAX
+      if not is_ours or not att[n] and redis.call('HEXISTS', keys.data(queue), id) == 1 then
+        is_more = false
+        break
+      end
+      found[#found + 1] = id
+      last = (has_place(att[n]) or came_at(att[n])) and #found or last
+    end
+    want = math.min(PAGE, LOOK_MAX - #found)
+  until not is_more or want == 0
+  return { unpack(found, 1, last) }
+end
+
 -- Put ids that became ready into their lists: those of `heads` in front.
 local function make_ready(heads, tails)
   for list, ids in pairs(heads) do
@@ -171,8 +194,8 @@ local function supersede(queue, id, data)
   t.count(queue, 'replaced')
 end
 
--- Runs that wait for a slot of a key come back to the head of their lists, as many as there is room for, and as this turn can
--- take. Each is judged again when it is taken.
+-- Runs that wait for a slot of a key come back to the head of their lists, behind those that came before them and have not begun,
+-- as many as there is room for, and as this turn can take. Each is judged again when it is taken.
 local function wake(open)
   local queue, most = open.name, math.min(t.want, open.room)
   local keys = ours('SREM', keys.woken(queue), read('SRANDMEMBER', keys.woken(queue), WOKEN_MAX) or {})
@@ -239,10 +262,16 @@ local function wake(open)
     end
     told[key] = nil
   end
-  make_ready(heads, {})
+  local before = {}
+  for list, ids in pairs(heads) do
+    before[list] = placed(queue, list)
+    redis.call('LTRIM', list, #before[list], -1)
+    push_front(list, ids)
+    if #before[list] > 0 then push_front(list, before[list]) end
+  end
   for class = 0, 2 do
     local list = ready(queue, t.letter .. class)
-    t.brought[list] = heads[list] and { queue = queue, ids = heads[list], seen = 0 }
+    t.brought[list] = heads[list] and { queue = queue, ids = heads[list], seen = -#before[list] }
   end
   rung[t.letter] = looked >= 2 * STEP_MIN or nil -- more than one turn can look at
   for kind in pairs(rung) do
@@ -289,12 +318,12 @@ local function wait_by_age(queue, wait, ids, came)
   return true
 end
 
--- Of the runs that were brought for a slot those that this turn did not look at, which are still the first of their lists, wait
--- for it again: in their lists they would come behind those that the next turn brings.
+-- Of the runs that were brought for a slot those that this turn did not look at, which are still where they were put, wait for it
+-- again: another turn would not know that they came before what it brings.
 local function take_back()
   for list, of in pairs(t.brought) do
     local waits = {}
-    for n = of.seen + 1, #of.ids do
+    for n = math.max(of.seen, 0) + 1, #of.ids do
       local key = t.woken[of.queue .. ' ' .. of.ids[n]]
       redis.call('HSET', keys.blocked(of.queue), of.ids[n], key)
       add(waits, key, of.ids[n])
@@ -304,6 +333,8 @@ local function take_back()
       redis.call('SADD', keys.woken(of.queue), key)
       read('SADD', keys.limit_queues(key), of.queue)
     end
+    local before = of.seen < 0 and redis.call('LRANGE', list, 0, -of.seen - 1) or {}
     redis.call('LTRIM', list, math.max(#of.ids - of.seen, 0), -1)
+    if #before > 0 then push_front(list, before) end
   end
 end
