@@ -122,14 +122,8 @@ class ElectionMemory:
         self.roster = view.roster
         if view.epoch >= before.floor:
             self.wait_until_ns = 0  # a later term stands: nothing older can be believed in for longer
-            if view.holder and not is_ours:
-                self.led(view.epoch)
-                self._note_data_loss(view.epoch)
-            # Of the record as it was before, of which a copy came back, the holder may be dead.
-            is_followed = view.holder and (view.epoch, view.seq) > self._furthest
-            if not is_ours and (is_followed or view.epoch > before.floor):
-                self.recovered()  # another replica went through it
-                self.hold = ""
+            if not is_ours:
+                self._saw_another(view, before.floor)
         self._furthest = max(self._furthest, (view.epoch, view.seq))
         if loss is not None:
             self.lost_genesis = self.lost_genesis or before.genesis
@@ -141,6 +135,18 @@ class ElectionMemory:
             self._lost(loss, view)
         elif self.loss is Loss.DATA and silent_ms - answered_ms > timing.duration_ms + timing.renewal_ms:
             header.lost_until_ms = silent_ms  # another may have led unseen for so long, and its data be lost too
+
+    def _saw_another(self, view: LeaseView, floor: int) -> None:
+        """Note a term of another replica, which may be over: a loss is behind it if that is later than what was seen.
+
+        The holder of a record that came back, as it was at some moment before, may be dead.
+        """
+        if view.holder:
+            self.led(view.epoch)
+            self._note_data_loss(view.epoch)
+        if view.epoch > floor or (view.holder and (view.epoch, view.seq) > self._furthest):
+            self.recovered()
+            self.hold = ""
 
     def _bound(self, sighted_ms: int, held_until_ms: int, silent_ms: int) -> None:
         """Note what is known of data that are lost, in Redis' time; of several losses in a row, that of the first.
