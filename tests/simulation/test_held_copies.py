@@ -74,3 +74,30 @@ def test_a_loss_that_another_went_through_is_not_held_again(held: Cluster, *, is
 
     assert hold_of(held) is None or hold_of(held) == b""
     assert [each for each in held.replicas if each.is_leading] == [standby if is_free else leader]
+
+
+def test_a_loss_that_another_went_through_is_none_in_a_row_with_the_next() -> None:
+    """Two standbys noticed it, were cut off, and found the record of that other free: one of them lost the race."""
+    with cluster(3) as it:
+        leader = it.leader
+        it.pass_s(20)
+        others = [each for each in it.replicas if each is not leader]
+        it.server.empty()
+        leader.pause(3 * 10**9)
+        while len(it.told("redis_lost_data")) < 2:
+            it.pass_s(0.05)
+        for other in others:
+            other.pause(40 * 10**9)
+        it.pass_s(20)
+        assert it.leader is leader
+        leader.stop()
+        it.pass_s(25)
+        (second,) = [each for each in others if each is not it.leader]
+        it.pass_s(120)
+        it.leader.kill()
+        it.server.empty()
+        it.pass_s(30)
+
+        assert it.leader is second
+        (told,) = it.told("due_times_lost")[-1:]
+        assert 0 < int(str(told["count"])) <= 8, "a lease of the three schedules, not two minutes of them"

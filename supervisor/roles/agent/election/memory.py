@@ -141,7 +141,7 @@ class ElectionMemory:
 
         The holder of a record that came back, as it was at some moment before, may be dead.
         """
-        if view.holder:
+        if view.holder or view.epoch > floor:
             self.led(view.epoch)
             self._note_data_loss(view.epoch)
         if view.epoch > floor or (view.holder and (view.epoch, view.seq) > self._furthest):
