@@ -108,9 +108,9 @@ class Resolver:
         self._clock = clock or SystemClock()
         self._known = [join_address(*node) for node in url.nodes]
         self._endpoint = RedisEndpoint("", 0)
-        self._is_lost = True
-        self._check_at_ns = 0
-        self._held_until_ns = 0
+        self._is_lost, self._is_closed = True, False
+        self._check_at_ns = self._held_until_ns = 0
+        self._former = ""  # the address that everybody is held back from
         self._lock = threading.RLock()  # what sentinels say by themselves is heard on threads of its own
         self._hearing = threading.Lock()
         self._watch: SentinelWatch | None = None
@@ -125,7 +125,7 @@ class Resolver:
 
     def close(self) -> None:
         """Listen to no sentinel any more, until ``find`` is called again."""
-        self._is_lost = True
+        self._is_lost = self._is_closed = True
         if self._watch is not None:
             self._watch.close()
             self._watch = None
@@ -135,6 +135,7 @@ class Resolver:
         if self._clock.elapsed_ns() < self._held_until_ns:
             raise StoreUnavailableError(f"no master at {self._url.where} for now: its sentinels replace it")
         if self._watch is None and self._publish is not None and self._url.topology is Topology.SENTINEL:
+            self._is_closed = False
             self._watch = SentinelWatch(self._known, self._url.master, self._connection, self.heard)
         with self._lock:
             return self._find(bound_s)
@@ -150,7 +151,7 @@ class Resolver:
         until_ns = self._clock.elapsed_ns() + HOLD_NS
         try:
             while not self._is_settled():
-                if self._clock.elapsed_ns() >= until_ns:
+                if self._is_closed or self._clock.elapsed_ns() >= max(until_ns, self._held_until_ns):
                     return False
                 threading.Event().wait(HEAR_S)
             return True
@@ -158,24 +159,26 @@ class Resolver:
             self._hearing.release()
 
     def _is_settled(self) -> bool:
-        """Go where the sentinels point, or hold everybody back while that is no master yet.
-
-        While one of them has not answered, the old master proves nothing: it may be the only one that knows so far.
-        """
+        """Go where the sentinels point, or hold everybody back while that is no master yet."""
         with self._lock:
-            claims, silent = self._ask_all(CHECK_S)
-            coming, former = [claim for claim in claims if claim.is_coming], self._endpoint.address
+            claims, failures = self._ask_all(CHECK_S)
+            coming = [claim for claim in claims if claim.is_coming]
+            is_silent = any(failure.reason == NO_ANSWER for failure in failures)
             for address in rank(coming or claims)[:1]:
-                if self._verify(address, self._clock.elapsed_ns() + int(CHECK_S * SECOND_NS), CHECK_S, []):
+                # While one is silent the old master proves nothing: that one may be the only one that knows so far.
+                is_told = not is_silent or address != (self._endpoint.address or self._former)
+                until_ns = self._clock.elapsed_ns() + int(CHECK_S * SECOND_NS)
+                if is_told and not self._is_closed and self._verify(address, until_ns, CHECK_S, []):
                     self._settle(address)
-                    return address != former or not silent
+                    return True
             if coming and not self._held_until_ns:
                 self._held_until_ns = self._clock.elapsed_ns() + HOLD_NS
+                self._former = self._endpoint.address
                 self._endpoint = RedisEndpoint("", self._endpoint.generation + 1)
                 self._is_lost = True
                 if self._publish is not None:
                     self._publish("")
-            return not coming and not silent
+            return not coming and not is_silent
 
     def _find(self, bound_s: float) -> RedisEndpoint:
         if not self._is_lost:

@@ -246,6 +246,7 @@ def test_nothing_is_sent_to_a_master_that_sentinels_replace(servers: Servers, si
     assert board.endpoint().address == old.where
     is_replaced.set()
     wait_until(lambda: board.endpoint().address == "", what="the tree to be held back")
+    left = iter(range(silences))
     sent = len(old.commands)
     with pytest.raises(StoreUnavailableError):
         store.ping()
