@@ -20,6 +20,7 @@ import uvloop
 from structlog.testing import capture_logs
 
 from supervisor.process.system.linux import die_with_parent
+from supervisor.roles.worker.pools import async_pool, sync_pool
 from supervisor.roles.worker.pools.async_pool import AsyncPool
 from supervisor.roles.worker.pools.sync_pool import SyncPool
 from tests.integration.roles.worker.worker_fixture import FaultySync, WorkerKit, until
@@ -118,6 +119,8 @@ def fork(
         die_with_parent(signal.SIGKILL)
         gc.callbacks.clear()  # of Hypothesis, which measures collections; in such a call, and in finalizers of what
         gc.freeze()  # other tests left, Python drops what a signal raises; a worker of a tree is frozen, too
+        for pool in (async_pool, sync_pool):  # each call that hands back has 0.2 s, short for a busy machine
+            pool.LAST_WORDS_S = 20.0
         shop.store = shop.server.store()  # not the parent's connection
         code = main() if main else _pool(shop, ended, fault).run()
         os.write(write, json.dumps(_find(shop)).encode())
