@@ -243,11 +243,11 @@ def test_a_near_hard_deadline_is_told_to_the_parent(shop: WorkerKit) -> None:
         wait_until(told.is_set, what="the signal")
         wait_until(lambda: shop.ended(1), what="the run")
         process.signal(signal.SIGTERM)
-        (remaining_s,) = process.report().results.values()
+        results = process.report().results.values()
     finally:
         signal.signal(signal.SIGURG, before)
 
-    assert 0 < remaining_s <= 0.4
+    assert all(0 < remaining_s <= 0.4 for remaining_s in results), "none where the soft timeout came before the job"
 
 
 def test_a_job_that_ends_the_process_leaves_the_blame_on_the_scoreboard(shop: WorkerKit) -> None:
