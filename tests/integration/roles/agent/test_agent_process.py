@@ -20,6 +20,7 @@ from tests.kit.servers import wait_until
 
 pytestmark = pytest.mark.server
 Make = Callable[..., Replica]
+PATIENT = {"lease_duration_s": 60.0, "renew_period_s": 0.4, "renew_timeout_s": 10.0}  # no pause ends a term
 WORKER = SLOTS.index("worker-io-0")
 SESSION = "r1/worker-io-0/1"
 
@@ -55,7 +56,7 @@ def with_worker(made: Replica) -> Replica:
 
 def test_it_leads_and_publishes_the_term(replica: Make, store: Store, keys: Keys) -> None:
     """What stands in Redis stands on the board, and is trusted."""
-    one = replica("r1")
+    one = replica("r1", election=PATIENT)
     one.start("agent")
     wait_until(lambda: one.board.header.is_leading, what="r1 to lead")
 
@@ -65,7 +66,7 @@ def test_it_leads_and_publishes_the_term(replica: Make, store: Store, keys: Keys
 
 def test_a_draining_leader_hands_over_and_goes_on_beating(replica: Make, store: Store, keys: Keys) -> None:
     """The other leads at once; the agent stays for the sessions until it is told to end."""
-    one, two = replica("r1"), replica("r2")
+    one, two = replica("r1", election=PATIENT), replica("r2", election=PATIENT)
     one.start("agent")
     wait_until(lambda: one.board.header.is_leading, what="r1 to lead")
     two.start("agent")
@@ -90,7 +91,7 @@ def end_leader(one: Replica, number: signal.Signals) -> None:
 
 def test_an_agent_told_to_end_releases_the_lease(replica: Make, store: Store, keys: Keys) -> None:
     """Others lead at once."""
-    end_leader(replica("r1"), signal.SIGTERM)
+    end_leader(replica("r1", election=PATIENT), signal.SIGTERM)
     assert lease(store, keys).holder == ""
 
 
@@ -120,7 +121,7 @@ def test_a_standby_ends_although_it_waits_for_events(replica: Make) -> None:
 
 def test_a_killed_agent_is_replaced_within_its_term(replica: Make, store: Store, keys: Keys) -> None:
     """The replacement finds the term on the board and renews it: no transition."""
-    one = replica("r1", election={"lease_duration_s": 30.0, "renew_period_s": 0.4, "renew_timeout_s": 0.5})
+    one = replica("r1", election=PATIENT)
     one.start("agent")
     wait_until(lambda: one.board.header.is_leading, what="r1 to lead")
     before = lease(store, keys)
@@ -153,7 +154,7 @@ def test_runs_of_a_dead_worker_go_back_with_fair_blame(replica: Make, store: Sto
 
 def test_sessions_of_living_workers_are_beaten(replica: Make, store: Store, keys: Keys) -> None:
     """Their counters grow, so no other replica reaps them."""
-    one = with_worker(replica("r1", queues={"beat_period_s": 0.2, "session_lease_s": 1.0}))
+    one = with_worker(replica("r1", queues={"beat_period_s": 0.2, "session_lease_s": 60.0}))
     store.run(Sessions(keys).open(SESSION, {}))
     one.start("agent")
 
