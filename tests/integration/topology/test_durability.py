@@ -30,6 +30,7 @@ pytestmark = [pytest.mark.server, pytest.mark.xdist_group("sentinel")]
 KEYS = Keys("durable")
 LEASES, QUEUES = Leases(KEYS), Queues(KEYS)
 SETTINGS = {"durability": "replica", "durability_timeout": 0.1}
+PATIENT = {**SETTINGS, "durability_timeout": 10}  # where the copy is to be confirmed
 
 
 class Pair:
@@ -90,7 +91,7 @@ def enqueue() -> Any:
 
 def test_what_a_replica_has_counts(pair: Pair, connect: Clients) -> None:
     """One round trip more, in the same write; the answer is the script's."""
-    store = connect(pair.url, **SETTINGS)
+    store = connect(pair.url, **PATIENT)
     assert store.run(campaign()).code is LeaseCode.GRANTED
     assert store.run(enqueue()) == [Enqueued("x", is_new=True)]
 
@@ -151,7 +152,7 @@ def test_a_repetition_on_a_new_connection_waits_for_the_first_effect(pair: Pair,
 
 def test_a_refusal_is_told_as_it_is_and_the_connection_stays_in_step(pair: Pair, connect: Clients) -> None:
     """Two replies come for each durable call, also when the first is an error."""
-    store = connect(pair.url, **SETTINGS)
+    store = connect(pair.url, **PATIENT)
     store.run(campaign())
     broken: Call[Any] = Call("enqueue", (KEYS.prefix,), ("n",), lambda reply: reply)
     with pytest.raises(StoreRefusedError, match="enqueue"):
