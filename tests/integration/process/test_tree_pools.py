@@ -38,7 +38,8 @@ def test_a_worker_that_asks_is_replaced_by_one_that_is_up_first(make_tree: Make)
 
 def test_a_successor_that_never_comes_up_leaves_the_old_one_at_work(make_tree: Make) -> None:
     """It is killed at its boot deadline, and its row is free again."""
-    tree = make_tree(pool("hangs_in_spare_row", boot_timeout_s=0.5), processes={"w": 1})
+    rows = [*pool("hangs_in_spare_row", rows=1), *pool("hangs_in_spare_row", boot_timeout_s=0.5)[1:]]
+    tree = make_tree(rows, processes={"w": 1})
     tree.wait_for("replacement_aborted", old="worker-w-0", new="worker-w-1")
     tree.wait_for("child_exited", slot="worker-w-1")
     assert tree.events("child_signalled", slot="worker-w-0") == []
