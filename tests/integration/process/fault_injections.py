@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
+from supervisor.core.supervision import shutdown
+from supervisor.core.units import SECOND_NS
 from supervisor.process import spawn
 from supervisor.process.system import linux, systemd
 
@@ -119,7 +121,13 @@ def no_fork_budget(_: Path) -> None:
     spawn.FORKS_PER_S = 10_000
 
 
+def long_debounce(_: Path) -> None:
+    """Two signals are one although a busy machine lets seconds pass between them."""
+    shutdown.DEBOUNCE_NS = 20 * SECOND_NS
+
+
 WAYS: dict[str, Callable[[Path], None]] = {f.__name__: f for f in (
     hostile_starter, inheritable_descriptors, seeded_generators, killed_in_prologue, signals_in_prologue, orphaned_in_prologue,
     forks_fail, kernel_refuses, second_thread, no_fork_budget,
+    long_debounce,
 )}  # fmt: skip
