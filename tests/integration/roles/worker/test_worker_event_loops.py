@@ -140,8 +140,17 @@ def test_a_coroutine_that_computes_is_interrupted_where_it_is(
 
 def test_an_idle_loop_is_interrupted_at_once(subject: Interrupts, run: Run) -> None:
     """The callback ends its wait."""
+
+    def be_due_soon() -> None:
+        subject._soft_ns = in_s(0.05)
+        subject._arm()
+
+    async def wait() -> None:
+        asyncio.get_running_loop().call_soon(be_due_soon)  # once it waits: earlier the timer may meet the start
+        await asyncio.sleep(20)
+
     with pytest.raises(SoftTimeout):
-        subject.job(partial(run, asyncio.sleep(20)), {}, run=Subject(), soft_ns=in_s(0.05))
+        subject.job(partial(run, wait()), {}, run=Subject(), soft_ns=in_s(600))
 
 
 def test_what_a_job_does_after_its_soft_timeout_is_not_interrupted_again(subject: Interrupts, run: Run) -> None:
