@@ -136,7 +136,7 @@ def test_a_second_tree_waits_for_the_directory_and_then_serves(data_dir: Path, t
         raw.set("from", "first")
     trees.append(Tree(data_dir))
     wait_until(lambda: os.getsid(trees[1].child) == trees[1].child, what="the second to wait in its own session")
-    assert server.is_ready()  # the first one's: the second tree uses it meanwhile
+    wait_until(server.is_ready, what="an answer in 50 ms")  # the first one's: the second tree uses it meanwhile
     assert not is_server(trees[1].child)
 
     os.kill(trees[0].child, signal.SIGTERM)

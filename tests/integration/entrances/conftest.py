@@ -47,7 +47,8 @@ class Stage:
         self.world = world
         self.directory = directory
         self.has_default = has_default
-        self.base = f"version: 1\ncluster: {CLUSTER}\nredis: {{url: '{url}'}}\nworkers: {{}}\n"
+        redis = f"{{url: '{url}', connect_timeout: 20s, command_timeout: 20s}}"  # long, for a busy machine
+        self.base = f"version: 1\ncluster: {CLUSTER}\nredis: {redis}\nworkers: {{}}\n"
         self.profiles = profiles(has_default=has_default)
         self.file = directory / "tenure.yaml"
         self._known = frozenset(registry._jobs)

@@ -37,13 +37,13 @@ def test_a_program_is_started_by_the_first_run_and_kept(desk: PluginCalls) -> No
 
 def test_a_program_that_nobody_needs_is_stopped_and_started_again_when_needed(desk: PluginCalls) -> None:
     """It costs nothing while no schedule runs it."""
-    desk.configure("words", idle_stop_s=60.0, **WORDS)
+    desk.configure("words", idle_stop_s=600.0, **WORDS)
     before = family()
     desk.run("words", task={"words": "a"})
-    desk.clock.advance(59)
+    desk.clock.advance(540)
     desk.host.ping()
     assert "words" in desk.host.running()
-    desk.clock.advance(2)
+    desk.clock.advance(61)
     desk.host.ping()
 
     assert desk.host.running() == {}

@@ -121,6 +121,7 @@ def fork(
         gc.freeze()  # other tests left, Python drops what a signal raises; a worker of a tree is frozen, too
         for pool in (async_pool, sync_pool):  # each call that hands back has 0.2 s, short for a busy machine
             pool.LAST_WORDS_S = 20.0
+        async_pool.CANCEL_NOW_S = 20.0  # which coroutines that are cancelled have at a stop that is cut short
         shop.store = shop.server.store()  # not the parent's connection
         code = main() if main else _pool(shop, ended, fault).run()
         os.write(write, json.dumps(_find(shop)).encode())

@@ -114,13 +114,13 @@ def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def with_budget(shop: WorkerKit, trace: Path) -> None:
     """Let the runs of profile ``p`` pass the module's hook."""
-    hooks = {"enabled": ["thooks_here:Budget"], "config": {"thooks_here:Budget": {"trace": str(trace)}}}
-    _use(shop, {"profiles": {"p": {"hooks": hooks}}})
+    config = {"thooks_here:Budget": {"trace": str(trace)}}
+    _use(shop, {"profiles": {"p": {"hooks": {"enabled": ["thooks_here:Budget"], "timeout": "60s", "config": config}}}})
 
 
 def with_webhook(shop: WorkerKit, url: str, **webhook: Any) -> None:
     """Let the runs of profile ``p`` pass a webhook."""
-    settings = {"url": url, "timeout": "5s", "retries": 0, **webhook}
+    settings = {"url": url, "timeout": "30s", "retries": 0, **webhook}
     _use(shop, {"profiles": {"p": {"hooks": {"enabled": ["audit"]}}}, "webhooks": {"audit": settings}})
 
 

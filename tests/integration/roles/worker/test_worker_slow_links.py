@@ -35,8 +35,8 @@ def proxy(real_server: RealServer) -> Iterator[Proxy]:
 
 
 def connection(proxy: Proxy) -> dict[str, Any]:
-    """Return the arguments of a worker's client."""
-    return {"url": proxy.url, "settings": BOUND, "name": "test:worker"}
+    """Return the arguments of a worker's client; each turn has the bound, and what ends a session more than that."""
+    return {"url": proxy.url, "settings": BOUND, "name": "test:worker", "timeout_s": 20.0}
 
 
 async def test_a_turn_that_brings_more_than_the_bound_lets_through_is_given_longer(

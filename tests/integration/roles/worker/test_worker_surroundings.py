@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import threading
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from supervisor.roles.worker.attempt import middleware
+from supervisor.roles.worker.attempt import middleware, progress
+from supervisor.roles.worker.process import heartbeat
 from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.producer.producer import Producer
 from supervisor.store.queues.run_records import Progresses
 from tenure import Context, Middleware, Resource, Retry, job
 from tests.integration.roles.worker.forked import fork
+from tests.integration.roles.worker.signalled import soft_timeout_in
 from tests.integration.roles.worker.worker_fixture import WorkerKit, until
 from tests.kit.servers import wait_until
 from tests.kit.waiting import linger
@@ -166,10 +167,11 @@ def test_a_soft_timeout_of_a_plain_job_undoes_too(sync_shop: WorkerKit) -> None:
     """Its exception interrupts the job, not what is undone after it."""
     undone: list[str] = []
 
-    @job("slow", timeout=60, soft_timeout=0.3, retry=Retry(attempts=1))
+    @job("slow", timeout=60, soft_timeout=50, retry=Retry(attempts=1))
     def slow(context: Context) -> None:
         context.on_failure(undone.append, "undone")
-        threading.Event().wait(60)
+        soft_timeout_in(0.3)
+        linger()
 
     @job("tells")
     def tells() -> list[str]:
@@ -226,8 +228,12 @@ def test_a_stop_of_a_plain_job_undoes_too(sync_shop: WorkerKit, tmp_path: Path) 
     assert (found.code, found.history) == (0, [(run_id, "interrupted", 1)])
 
 
-async def test_progress_can_be_read_while_the_run_is_on_and_after_it(shop: WorkerKit) -> None:
+async def test_progress_can_be_read_while_the_run_is_on_and_after_it(
+    shop: WorkerKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The first word at once, the last when the worker leaves at the latest."""
+    monkeypatch.setattr(progress, "LAST_S", 20.0)  # in place of 0.5 s, short for a busy machine
+    monkeypatch.setattr(heartbeat, "CLOSE_S", 20.0)
     go_on = asyncio.Event()
 
     @job("works", result_ttl=100)

@@ -19,6 +19,7 @@ from supervisor.roles.worker.pools import sync_pool
 from supervisor.roles.worker.pools.sync_pool import SyncPool
 from tenure import Context, Retry, job
 from tests.integration.roles.worker.forked import fork
+from tests.integration.roles.worker.signalled import soft_timeout_in
 from tests.integration.roles.worker.worker_fixture import WorkerKit
 from tests.kit.waiting import linger
 
@@ -88,8 +89,9 @@ def test_whatever_a_job_raises_ends_its_own_run_only(
 def test_a_soft_timeout_interrupts_what_the_job_waits_for(sync_shop: WorkerKit) -> None:
     """By an exception in the middle of a system call; the job cleans up, and the worker goes on."""
 
-    @job("stuck", timeout=600, soft_timeout=0.3, retry=Retry(attempts=1))
+    @job("stuck", timeout=600, soft_timeout=300, retry=Retry(attempts=1))
     def stuck(context: Context) -> None:
+        soft_timeout_in(0.3)
         try:
             linger()
         finally:
@@ -126,9 +128,10 @@ def test_a_library_that_retries_on_exceptions_cannot_swallow_a_soft_timeout(sync
 def test_a_job_that_returns_after_its_soft_timeout_has_finished(sync_shop: WorkerKit) -> None:
     """What there is so far may be worth keeping; the job decides."""
 
-    @job("partial", timeout=600, soft_timeout=0.3)
+    @job("partial", timeout=600, soft_timeout=300)
     def partial(context: Context) -> Any:
         try:
+            soft_timeout_in(0.3)
             linger()
         except SoftTimeout:
             return ["so far", context.is_cancelled]
