@@ -132,13 +132,10 @@ async def test_a_hanging_endpoint_costs_its_timeout_and_nothing_else(
     """The others are checked meanwhile, and an address that cannot even be asked is a state as well."""
     register(engine, f"{site.base}/hang", "http://[::1", "http://no.such.host.invalid./", f"{site.base}/200")
 
-    for _ in range(5):  # again where the machine stood still for that time, in which nobody answers
-        result = await endpoint_verification(ctx, database=database, timeout=1.0)
-        if result["ok"]:
-            break
+    result = await endpoint_verification(ctx, database=database, timeout=5.0)  # the others have as long, too
 
     assert (result["checked"], result["ok"]) == (4, 1)
-    assert stored(engine, "last_error")[0] == ("no answer within 1 s",)
+    assert stored(engine, "last_error")[0] == ("no answer within 5 s",)
     assert [row[0] for row in stored(engine, "state")] == ["FAILING", "FAILING", "FAILING", "OK"]
 
 

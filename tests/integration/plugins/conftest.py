@@ -104,9 +104,7 @@ def desk(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[PluginCall
     registry = PluginRegistry()
     for module in (plugins, jobs):
         monkeypatch.setattr(module, "registry", registry)
-    monkeypatch.setattr(
-        program, "ENDING_S", 20.0
-    )  # in place of 1 s, in which a guard on a busy machine may say nothing
+    monkeypatch.setattr(program, "ENDING_S", 20.0)  # a guard on a busy machine may say nothing for the usual 1 s
     before = family()
     found = PluginCalls(server, registry)
     connection.use(found.producer)

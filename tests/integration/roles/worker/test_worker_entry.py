@@ -18,10 +18,12 @@ from supervisor.core.errors import EXIT_RESTART, StoreRefusedError, StoreUnavail
 from supervisor.core.jobs.registry import Registry
 from supervisor.core.model import Kind
 from supervisor.core.supervision.states import ChildState, Phase, RunState
+from supervisor.core.units import SECOND_NS
 from supervisor.roles import worker
 from supervisor.roles.child import ChildContext
 from supervisor.roles.worker import entry
 from supervisor.roles.worker.polling.poll import SessionLostError
+from supervisor.roles.worker.process import heartbeat
 from supervisor.roles.worker.process.heartbeat import EXIT_QUIT
 from tenure import Context, Retry, job
 from tests.integration.roles.worker.forked import Forked, fork
@@ -231,23 +233,25 @@ def test_a_condemned_process_asks_to_be_restarted(shop: WorkerKit) -> None:
     assert process.report().code == EXIT_RESTART
 
 
-def test_a_near_hard_deadline_is_told_to_the_parent(shop: WorkerKit) -> None:
+def test_a_near_hard_deadline_is_told_to_the_parent(shop: WorkerKit, monkeypatch: pytest.MonkeyPatch) -> None:
     """The parent looks every half second; what is nearer it must be told. This test is the parent."""
+    assert heartbeat.NEAR_NS > SECOND_NS // 2
+    monkeypatch.setattr(heartbeat, "NEAR_NS", 60 * SECOND_NS)  # time for a job on a busy machine
     told = threading.Event()
     before = signal.signal(signal.SIGURG, lambda *_: told.set())
     try:
-        either(shop, "short", lambda context: context.remaining_s(), timeout=0.4)
+        either(shop, "short", lambda context: context.remaining_s(), timeout=40)
         process = start(shop)
         told.clear()
         shop.enqueue("short")
         wait_until(told.is_set, what="the signal")
         wait_until(lambda: shop.ended(1), what="the run")
         process.signal(signal.SIGTERM)
-        results = process.report().results.values()
+        (remaining_s,) = process.report().results.values()
     finally:
         signal.signal(signal.SIGURG, before)
 
-    assert all(0 < remaining_s <= 0.4 for remaining_s in results), "none where the soft timeout came before the job"
+    assert 0 < remaining_s <= 40
 
 
 def test_a_job_that_ends_the_process_leaves_the_blame_on_the_scoreboard(shop: WorkerKit) -> None:
