@@ -248,6 +248,13 @@ _FORMS: dict[str, Callable[[str], object]] = {
 }
 
 
+def _takes_s(action: Callable[[], object]) -> float:
+    """Return the processor time of ``action``; a collection of all objects, or a busy host, may fall into one call."""
+    began_s = time.process_time()
+    action()
+    return time.process_time() - began_s
+
+
 @pytest.mark.parametrize("form", _FORMS)
 @given(
     pieces=st.lists(st.sampled_from(_PIECES), min_size=1, max_size=5), end=st.sampled_from(["", "@", "=", '"', " x"])
@@ -259,22 +266,16 @@ def test_masking_takes_time_in_proportion_to_the_text(form: str, pieces: list[st
     """
     piece = "".join(pieces)
     text = piece * (32 * 1024 // len(piece)) + end
-    began_s = time.process_time()
 
-    _FORMS[form](text)
-
-    assert time.process_time() - began_s < 0.25  # CPU of this process, many times what the worst pattern needs
+    assert any(_takes_s(lambda: _FORMS[form](text)) < 0.25 for _ in range(3))  # many times what the worst pattern needs
 
 
 def test_the_length_of_a_text_beyond_what_is_shown_costs_nothing() -> None:
     """A dump of 50 MB in an error is cut before it is looked at."""
     text = "https://host:80/ " * 3_000_000
-    began_s = time.process_time()
 
-    shown = mask_text(text, 1000)
-
-    assert time.process_time() - began_s < 0.25
-    assert shown == f"{text[:1000]}…(+{len(text) - 1000})"
+    assert mask_text(text, 1000) == f"{text[:1000]}…(+{len(text) - 1000})"
+    assert any(_takes_s(lambda: mask_text(text, 1000)) < 0.25 for _ in range(3))
 
 
 @pytest.mark.parametrize("step", [3, pytest.param(1, marks=pytest.mark.long)])
