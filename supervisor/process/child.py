@@ -51,6 +51,7 @@ def _prologue(spec: SlotSpec, launch: ChildIdentity) -> None:
     signals.reset_in_child(execs=spec.group is Group.EMBEDDED)
     _let_go_of_descriptors(keep={0, 1, 2, *spec.keep_fds})
     watch_faults()
+    linux.widen_signal_stack()  # where the parent had no standard error
     linux.set_name(spec.name)
     systemd.forget(os.environ)
     random.seed()

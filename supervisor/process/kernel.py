@@ -34,6 +34,7 @@ class Kernel:
         signals.block()
         if sys.stderr is not None:
             faulthandler.enable()  # the watchdog of systemd ends a hung parent by SIGABRT; this says where it hung
+            linux.widen_signal_stack()  # children inherit it, the check of a configuration among them
         linux.adopt_orphans()
         gc.disable()
 

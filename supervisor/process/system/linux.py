@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
+import mmap
 import os
 import resource
 from collections.abc import Iterator
@@ -26,7 +27,11 @@ DESCRIPTORS_MIN = 1024
 DESCRIPTORS_LEAST = 64
 """A child of a tree with the default settings has some 50 descriptors before it serves anybody."""
 
+_SIGNAL_STACK_BYTES = 1024 * 1024
+"""Frames of all 64 signals, of 12 KiB on processors with AMX (AT_MINSIGSTKSZ). A page costs memory once it is used."""
+
 _libc = ctypes.CDLL(None, use_errno=True)  # loaded before any fork
+_signal_stack: list[ctypes.Array[ctypes.c_char]] = []
 _own_score: list[int] = []  # descriptor of the score of a process that is closed to inspection
 
 
@@ -54,6 +59,31 @@ def forbid_inspection() -> None:
         _own_score[:] = [os.open(_OOM_SCORE, os.O_RDWR | os.O_CLOEXEC)]  # it belongs to root from here on
     _prctl(_PR_SET_DUMPABLE, 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+class _SignalStack(ctypes.Structure):
+    _fields_ = (("pointer", ctypes.c_void_p), ("flags", ctypes.c_int), ("size", ctypes.c_size_t))
+
+
+def widen_signal_stack() -> None:
+    """Give handlers of this thread, the main one, an alternate stack with room for all signals.
+
+    Call it after ``faulthandler.enable``, which puts its own in place the first time.
+
+    Python's handlers run on the alternate stack (bpo-43390), and that of ``faulthandler`` holds the frames of four
+    signals safely (``5 * AT_MINSIGSTKSZ``): more that are unblocked at one moment end the process by SIGSEGV, or are
+    written over the heap below it. Forked processes inherit the stack.
+
+    Raises:
+        OSError: there is no memory.
+    """
+    if not _signal_stack:
+        memory = mmap.mmap(-1, _SIGNAL_STACK_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        _signal_stack.append((ctypes.c_char * _SIGNAL_STACK_BYTES).from_buffer(memory))
+    stack = _SignalStack(ctypes.addressof(_signal_stack[0]), 0, _SIGNAL_STACK_BYTES)
+    if _libc.sigaltstack(ctypes.byref(stack), None) < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"sigaltstack: {os.strerror(number)}")
 
 
 def sealed_memory(name: str, content: bytes) -> int:

@@ -61,7 +61,10 @@ def signals_in_prologue(_: Path) -> None:
     die_with_parent = linux.die_with_parent
 
     def storm(number: int) -> None:
-        for sent in (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTTIN, signal.SIGCHLD):
+        for sent in (
+            *(signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2),
+            *(signal.SIGTTIN, signal.SIGTTOU, signal.SIGCHLD),
+        ):
             os.kill(os.getpid(), sent)
         die_with_parent(number)
 

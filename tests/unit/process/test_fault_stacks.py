@@ -9,6 +9,7 @@ from contextlib import suppress
 import pytest
 
 from supervisor.process import child
+from supervisor.process.system import linux
 from tests.kit.waiting import wait_until
 
 
@@ -36,3 +37,31 @@ def test_stacks_are_written_and_a_log_that_nobody_reads_holds_up_nobody(*, is_re
         os.waitpid(pid, 0)
     with os.fdopen(read, "rb") as pipe:
         assert (b"test_fault_stacks.py" in pipe.read()) == is_read
+
+
+def test_signals_that_come_all_at_once_overwrite_nothing() -> None:
+    """A tree that went on after a pause has several pending: their frames wrote over the heap, or ended the process."""
+    taken = signal.valid_signals() - {
+        signal.SIGKILL,
+        signal.SIGSTOP,
+        signal.SIGUSR1,
+        signal.SIGCONT,
+    }  # that takes stops back
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            child.watch_faults()
+            linux.widen_signal_stack()
+            came: list[int] = []
+            for number in taken:
+                signal.signal(number, lambda number, _: came.append(number))
+            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+            for number in (*taken, signal.SIGUSR1):
+                os.kill(os.getpid(), number)
+            signal.pthread_sigmask(signal.SIG_SETMASK, ())
+            code = sorted(came) != sorted(taken)
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
