@@ -56,15 +56,15 @@ def killed_in_prologue(directory: Path) -> None:
     systemd.forget = die
 
 
+_STORM = (signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGTTIN, signal.SIGTTOU, signal.SIGCHLD)
+
+
 def signals_in_prologue(_: Path) -> None:
     """Every child gets every signal before its first own instruction."""
     die_with_parent = linux.die_with_parent
 
     def storm(number: int) -> None:
-        for sent in (
-            *(signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2),
-            *(signal.SIGTTIN, signal.SIGTTOU, signal.SIGCHLD),
-        ):
+        for sent in _STORM:
             os.kill(os.getpid(), sent)
         die_with_parent(number)
 
