@@ -56,7 +56,7 @@ class _Handler(BaseHTTPRequestHandler):
             case "/slowly" | "/slowly/in/body":
                 if self.path != "/slowly":
                     self.wfile.write(b"HTTP/1.0 200 OK\r\n\r\n")
-                for _ in range(100):
+                for _ in range(1000):
                     if self.released.wait(0.02):
                         break
                     self.wfile.write(b"x")
@@ -127,15 +127,15 @@ def test_an_address_of_a_family_that_this_machine_lacks_is_passed_over(
 @pytest.mark.parametrize(
     ("entry", "why"),
     [
-        ("{url: '{server}/absent.yaml', {pin}}", "answered 404; correct it, or write {url: …, optional: true}"),
+        ("{url: '{server}/absent.yaml', timeout: 20s, {pin}}", "answered 404; correct it, or write {url: …"),
         ("{url: '{server}/large', timeout: 20s, {pin}}", "is larger than 8 MiB"),
         ("{url: '{server}/elsewhere', timeout: 20s, {pin}}", "answered 302"),
-        ("{url: '{server}/never', timeout: 300ms, {pin}}", "did not answer within 0.3s"),
-        ("{url: '{server}/slowly', timeout: 300ms, {pin}}", "did not answer within 0.3s"),
-        ("{url: '{server}/slowly/in/body', timeout: 300ms, {pin}}", "did not answer within 0.3s"),
+        ("{url: '{server}/never', timeout: 1500ms, {pin}}", "did not answer within 1.5s"),
+        ("{url: '{server}/slowly', timeout: 1500ms, {pin}}", "did not answer within 1.5s"),
+        ("{url: '{server}/slowly/in/body', timeout: 1500ms, {pin}}", "did not answer within 1.5s"),
         ("{url: 'http://127.0.0.1:1/x', {pin}}", "cannot be reached"),
-        ("{url: '{server}/shared.yaml', {pin}}", "has another sha256"),
-        ("{url: '{server}/redirected', {pin}}", "has another sha256"),
+        ("{url: '{server}/shared.yaml', timeout: 20s, {pin}}", "has another sha256"),
+        ("{url: '{server}/redirected', timeout: 20s, {pin}}", "has another sha256"),
         (f"{{url: '{{server}}/nothing', timeout: 20s, {PIN_OF_NOTHING}}}", "answered 200 without a text"),
         (f"{{url: '{{server}}/no/content', timeout: 20s, {PIN_OF_NOTHING}}}", "answered 204 without a text"),
         (f"{{url: '{{server}}/cut', timeout: 20s, {PIN_OF_SHARED}}}", "was cut off before its end"),
@@ -176,7 +176,8 @@ def test_what_passes_by_itself_is_told_from_what_lasts(tmp_path: Path, server: s
 def test_an_optional_import_that_does_not_answer_is_said_and_left_out(tmp_path: Path, server: str) -> None:
     """`optional: true` beside the URL."""
     file = tmp_path / "application.yaml"
-    file.write_text(SHARED.rpartition("STOLEN")[0] + f"IMPORT: [{{url: '{server}/absent', optional: true, {PIN}}}]\n")
+    entry = f"{{url: '{server}/absent', timeout: 20s, optional: true, {PIN}}}"
+    file.write_text(SHARED.rpartition("STOLEN")[0] + f"IMPORT: [{entry}]\n")
     found = load(files=[file], environ={}, flags={}, compat="cloudforet")
     assert list(found.settings.schedules) == ["s"]
     assert found.conversion is not None

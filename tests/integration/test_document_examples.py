@@ -29,6 +29,7 @@ def blocks(language: str, is_meant: Callable[[str], bool] = bool) -> list[object
         texts = re.findall(rf"```{language}\n(.*?)```", document.read_text(), re.DOTALL)
         meant = [text for text in texts if is_meant(text)]
         found += [pytest.param(text, id=f"{document.stem}-{number}") for number, text in enumerate(meant)]
+    assert found, f"no example in {language}"
     return found
 
 

@@ -20,7 +20,7 @@ from supervisor.store.keys import Keys
 T = TypeVar("T")
 KEYS = Keys("faults")
 CALL = Leases(KEYS).view()
-SLACK_S = 3.0  # what a busy machine may add to a bound
+SLACK_S = 10.0  # what a busy machine may add to a bound
 _CLOCK = SystemClock()
 
 

@@ -73,7 +73,7 @@ class Node:
 
     def is_up(self) -> bool:
         assert self.process.poll() is None, (self.home / "log").read_text()[-2000:]
-        with suppress(redis.ConnectionError):
+        with suppress(redis.ConnectionError, redis.TimeoutError):
             return bool(self.ask("PING") == b"PONG")
         return False
 
@@ -109,7 +109,7 @@ class Node:
     def is_role(self, role: bytes) -> bool:
         """Return whether it is up and says that it is one."""
         if self.process.poll() is None:
-            with suppress(redis.ConnectionError):  # a fail-over drops connections
+            with suppress(redis.ConnectionError, redis.TimeoutError):  # a fail-over drops connections
                 return bool(self.ask("ROLE")[0] == role)
         return False
 

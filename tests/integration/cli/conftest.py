@@ -127,7 +127,8 @@ def desk(real_server: RealServer, tmp_path: Path, invoke: Callable[..., Result])
     server = Server(real_server)
     world = StoreCalls(server)
     world.raw.flushall()
-    config = f'version: 1\ncluster: {server.keys.cluster}\nredis: {{url: "{real_server.url}"}}\n'
+    redis = f'{{url: "{real_server.url}", connect_timeout: 20s, command_timeout: 20s}}'  # long, for a busy machine
+    config = f"version: 1\ncluster: {server.keys.cluster}\nredis: {redis}\n"
     (tmp_path / "tenure.yaml").write_text(config)
     yield ClusterWithJobs(world, tmp_path, invoke)
     world.raw.close()

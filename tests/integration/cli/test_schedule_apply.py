@@ -186,7 +186,7 @@ def test_an_edit_of_somebody_else_in_between_is_refused_by_name(desk: ClusterWit
 
 def test_while_a_leader_brings_in_its_configuration_an_apply_waits(desk: ClusterWithJobs) -> None:
     """And goes on when it is done."""
-    term = desk.world.lead()
+    term = desk.world.lead(duration_ms=600_000)  # while it lasts, and no longer, an apply waits
     definitions, keys = Definitions(desk.world.keys), desk.world.keys
     begun = desk.world.run(definitions.begin(term, digest="d", lease_ms=5000))
     waits: list[int] = []
@@ -210,7 +210,7 @@ def test_a_schedule_whose_new_name_is_refused_is_not_pruned(desk: ClusterWithJob
     keys, team = desk.world.keys, {"team": "mail"}
     before = [schedule("old", labels=team), schedule("gone", labels=team)]
     desk.world.run(Definitions(keys).upsert([Change(definition=each) for each in before], wall_ms=1))
-    desk.world.run(Definitions(keys).begin(desk.world.lead(), digest="d", lease_ms=5000))
+    desk.world.run(Definitions(keys).begin(desk.world.lead(duration_ms=600_000), digest="d", lease_ms=5000))
 
     def execute(effect: Any) -> Any:
         return None if isinstance(effect, Delay) else desk.world.run(effect)

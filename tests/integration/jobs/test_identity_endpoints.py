@@ -88,7 +88,7 @@ async def test_state_and_latency_of_every_endpoint_are_stored(
     """Those that answer, those that answer badly, and those that do not."""
     register(engine, *(f"{site.base}/{status}" for status in (200, 204, 302, 404, 503)), "http://127.0.0.1:1/")
 
-    result = await endpoint_verification(ctx, database=database)
+    result = await endpoint_verification(ctx, database=database, timeout=60)
 
     assert result == {"checked": 6, "ok": 3, "failing": 3, "recovered": 0, "broken": 0}
     assert stored(engine, "state", "last_status", "failures") == [
@@ -106,14 +106,14 @@ async def test_failures_are_counted_until_it_recovers(ctx: Context, database: st
     """An operator wants to know for how long, and the run says what changed."""
     register(engine, f"{site.base}/500")
     for failures in (1, 2, 3):
-        result = await endpoint_verification(ctx, database=database)
+        result = await endpoint_verification(ctx, database=database, timeout=60)
         assert stored(engine, "failures") == [(failures,)]
         assert result["broken"] == 0, "it was never known to work"
 
     async def check_as(status: int) -> Any:
         with engine.begin() as connection:
             connection.execute(update(endpoints).values(url=f"{site.base}/{status}"))
-        return await endpoint_verification(ctx, database=database)
+        return await endpoint_verification(ctx, database=database, timeout=60)
 
     assert (await check_as(200))["recovered"] == 1
     assert stored(engine, "state", "failures") == [("OK", 0)]
@@ -147,7 +147,7 @@ async def test_no_more_than_the_limit_are_asked_at_once(
     """The gate opens when as many as may be are inside; one more would have come in by then."""
     register(engine, *(f"{site.base}/200/{number}" for number in range(12)))
     site.gate = asyncio.Event()
-    running = asyncio.create_task(endpoint_verification(ctx, database=database, concurrency=concurrency))
+    running = asyncio.create_task(endpoint_verification(ctx, database=database, timeout=60, concurrency=concurrency))
     await until(lambda: site.inside == concurrency)
     site.gate.set()
 
@@ -183,7 +183,7 @@ async def test_more_endpoints_than_are_stored_at_a_time(
     """Verdicts are written as they gather; none is lost and none written twice."""
     register(engine, *(f"{site.base}/200/{number}" for number in range(250)), f"{site.base}/500")
 
-    result = await endpoint_verification(ctx, database=database, concurrency=20)
+    result = await endpoint_verification(ctx, database=database, timeout=60, concurrency=20)
 
     assert (result["checked"], result["ok"]) == (251, 250)
     assert sorted(stored(engine, "state", "failures")) == [("FAILING", 1)] + [("OK", 0)] * 250
@@ -211,7 +211,7 @@ async def test_an_endpoint_that_was_removed_meanwhile_stays_removed(
     """A sync may run at the same time."""
     register(engine, f"{site.base}/200", f"{site.base}/404")
     site.gate = asyncio.Event()
-    running = asyncio.create_task(endpoint_verification(ctx, database=database))
+    running = asyncio.create_task(endpoint_verification(ctx, database=database, timeout=60))
     await until(lambda: site.inside == 2)
     with engine.begin() as connection:
         connection.execute(delete(endpoints).where(endpoints.c.url.like("%404")))

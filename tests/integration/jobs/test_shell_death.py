@@ -114,6 +114,7 @@ def test_a_soft_timeout_asks_then_kills(start: Any, until: Until, tmp_path: Path
     """SIGTERM first, so that a command can tidy up; what ignores it is killed; the timeout is what the run ends with."""
     pids = tmp_path / "pids"
     code = """
+sys.modules["tenure.jobs.shell.command"].PATIENCE_S_MAX = 20.0  # 1.5 s is short for a busy machine
 try:
     command(ctx, command=sys.argv[1], output_in_error=True)
 except SoftTimeout as error:
@@ -137,6 +138,7 @@ def test_a_deaf_or_stopped_command_is_killed_within_its_patience(start: Any) -> 
     """One that ignores SIGTERM and one that stopped its own group, guard included, both end before the hard timeout."""
     code = """
 from supervisor.clock import SystemClock
+sys.modules["tenure.jobs.shell.command"].PATIENCE_S_MAX = 600.0  # the rest of the run's time is less
 clock = SystemClock()
 for script in ("trap '' TERM; kill -USR2 $WORKER; while :; do :; done", "kill -USR2 $WORKER; kill -STOP 0; sleep 600"):
     limited = Context(run_id="a-run", job="shell.command", deadline_ns=clock.elapsed_ns() + 1_000_000_000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,8 +57,10 @@ def test_the_last_words_of_a_failed_run_are_in_its_error(shop: WorkerKit) -> Non
     assert error["message"].endswith("\n10000\nthe cause")
 
 
-def test_a_run_past_its_soft_timeout_says_what_it_was_doing(shop: WorkerKit) -> None:
+def test_a_run_past_its_soft_timeout_says_what_it_was_doing(shop: WorkerKit, monkeypatch: pytest.MonkeyPatch) -> None:
     """The command is asked to end and may say why; the worker goes on."""
+    # 1.5 s, short for a busy machine; the worker is forked off this process
+    monkeypatch.setattr(sys.modules[command.__module__], "PATIENCE_S_MAX", 20.0)
     run_id = put(
         shop,
         "trap 'echo stuck at step 2; exit' TERM; echo step 1; while :; do sleep 0.1; done 2>/dev/null",
