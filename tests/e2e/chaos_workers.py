@@ -38,7 +38,7 @@ FAULTS = {
     "pause_server": 1,
     "step_clock": 2,
 }
-LEASE_S = 3.0
+LEASE_S = 6.0
 STEP_S_MAX = 30  # a run that is delayed by a clock that is ahead waits so much longer when it is right again
 DRAIN_S_MAX = 600
 SHARE = 0.8  # of the time, in which the runs come in

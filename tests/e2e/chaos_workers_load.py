@@ -63,7 +63,7 @@ cluster: {cluster}
 web: {{port: 0}}
 log: {{format: json}}
 election: {{lease_duration: 2s, renew_period: 400ms, renew_timeout: 400ms}}
-queues: {{session_lease: 3s, beat_period: 500ms, history: 1000000}}
+queues: {{session_lease: 6s, beat_period: 500ms, history: 1000000}}
 supervision: {{grace: 20s}}
 workers:
   io: {{kind: async, concurrency: 20, queues: [default, heavy]}}

@@ -15,13 +15,12 @@ from supervisor.store.client.sync_client import Store
 from supervisor.store.election.leases import LeaseEvent, Leases, LeaseView
 from supervisor.store.keys import Keys
 from tests.e2e.faults import MODULE, Faults
-from tests.e2e.pairs import CONFIG, JOBS, PERIOD_MS, Pair
+from tests.e2e.pairs import CONFIG, ELECTION, JOBS, PERIOD_MS, Pair
 from tests.e2e.servers import Server
 from tests.e2e.trees import Tree, end_all
 from tests.kit.waiting import wait_until
 
 EVENTS_MAX = 1000
-FAST = "{lease_duration: 2s, renew_period: 400ms, renew_timeout: 400ms}"
 
 
 class Cluster(Pair):
@@ -35,13 +34,11 @@ class Cluster(Pair):
         store: Store,
         *,
         names: Sequence[str] = ("one", "two"),
-        election: str = FAST,
+        election: str = ELECTION,
     ) -> None:
         (directory / "e2e_faults.py").write_text(MODULE)
         (directory / "e2e_jobs.py").write_text(f"import e2e_faults  # noqa: F401\n{JOBS}")
-        config = CONFIG.format(url=url, period=PERIOD_MS).replace(FAST, election)
-        assert election in config
-        (directory / "tenure.yaml").write_text(config)
+        (directory / "tenure.yaml").write_text(CONFIG.format(url=url, period=PERIOD_MS, election=election))
         self.directory = directory
         self.store = store
         self.start = start

@@ -40,13 +40,16 @@ def slow(path: str, seconds: float, ctx: Context) -> None:
         file.write(f"end {ctx.run_id}\\n")
 """
 
+ELECTION = "{lease_duration: 6s, renew_period: 400ms, renew_timeout: 400ms}"
+"""A lease that a busy machine does not end: tests count terms."""
+
 CONFIG = """
 version: 1
 cluster: e2e
 web: {{port: 0}}
 log: {{format: json}}
-election: {{lease_duration: 2s, renew_period: 400ms, renew_timeout: 400ms}}
-queues: {{session_lease: 3s, beat_period: 500ms}}
+election: {election}
+queues: {{session_lease: 6s, beat_period: 500ms}}
 supervision: {{grace: 20s}}
 workers:
   io: {{kind: async, queues: [default]}}
@@ -63,7 +66,7 @@ class Pair:
 
     def __init__(self, start: Callable[..., Tree], directory: Path, url: str, store: Store) -> None:
         (directory / "e2e_jobs.py").write_text(JOBS)
-        (directory / "tenure.yaml").write_text(CONFIG.format(url=url, period=PERIOD_MS))
+        (directory / "tenure.yaml").write_text(CONFIG.format(url=url, period=PERIOD_MS, election=ELECTION))
         self.directory = directory
         self.store = store
         self.start = start

@@ -59,7 +59,7 @@ def test_the_demo_runs_identity_jobs_and_says_what_happens(start: Callable[..., 
     assert code == 200
     families = {family.name for family in text_string_to_metric_families(metrics)}
     assert "tenure_runs_finished" in families
-    assert tree.get("/readyz?verbose")[1].rstrip().endswith("readyz check passed")
+    wait_until(lambda: tree.get("/readyz?verbose")[1].rstrip().endswith("readyz check passed"), what="all checks")
     tree.terminate()
     assert tree.wait() == 0
     assert tree.events()[-1]["event"] == "tree_stopped"

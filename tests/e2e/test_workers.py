@@ -183,7 +183,7 @@ def test_poison_dies_and_its_neighbours_finish(site: Site) -> None:
     site.enqueue("poison", job="poison", max_crashes=2)
     site.enqueue(*innocents[10:], job="innocent", seconds=0.2)
     tree = site.tree("one")
-    wait_until(lambda: site.ended("crashed")["poison"] == 1, what="the poison to have crashed alone")
+    wait_until(lambda: site.ended("crashed")["poison"] >= 1, what="the poison to have crashed alone")
     later = [f"later-{number}" for number in range(10)]
     site.enqueue(*later, job="innocent", seconds=1.5)  # they run while the poison comes back
     site.wait_for_ok(*innocents, *later)
@@ -227,10 +227,9 @@ def test_a_run_that_tells_its_process_to_quit_is_charged_with_its_death(site: Si
 def test_a_coroutine_that_blocks_its_loop_is_charged_and_not_those_whose_time_it_takes(site: Site) -> None:
     """Their hard timeouts pass first, so the process is killed for them; the next time each of them is alone."""
     brief = [f"brief-{number}" for number in range(5)]
+    site.enqueue(*brief, job="innocent", seconds=1, timeout_s=5, soft_timeout_s=4)
+    site.enqueue("blocking", job="blocking", timeout_s=9, max_crashes=1)
     site.tree("one")
-    site.enqueue(*brief, job="innocent", seconds=1, timeout_s=2.5, soft_timeout_s=2)
-    site.wait_for_starts(5)
-    site.enqueue("blocking", job="blocking", timeout_s=6, max_crashes=1)
 
     site.wait_for_ok(*brief)
     wait_until(lambda: "blocking" in site.dead(), what="the blocking run to be dead")
@@ -273,7 +272,7 @@ def test_the_runs_of_a_lost_machine_go_on_elsewhere_uncharged(site: Site) -> Non
     lost = site.tree("lost")
     site.enqueue("sync", job="hold", kind=Kind.SYNC, seconds=60)
     site.enqueue("async", job="innocent", seconds=0.5)
-    site.wait_for_starts(1)
+    site.wait_for_starts(2)
     other = site.tree("other")
     for process in reversed(family(lost)):
         process.suspend()
@@ -316,6 +315,7 @@ def test_a_run_that_hears_nothing_is_killed_at_its_hard_timeout(site: Site) -> N
     site.enqueue("stubborn", job="stubborn", kind=Kind.SYNC, timeout_s=1.0, soft_timeout_s=0.5, max_crashes=1)
     site.enqueue("next", job="hold", kind=Kind.SYNC, seconds=0)
     site.wait_for_ok("next")
+    wait_until(site.dead, what="the stubborn run to be dead")
 
     assert site.dead() == {"stubborn": ("crashed", "killed at a hard timeout", 1)}
     tree.wait_for("run_overran", slot="worker-cpu-0")
@@ -323,7 +323,14 @@ def test_a_run_that_hears_nothing_is_killed_at_its_hard_timeout(site: Site) -> N
 
 
 def test_a_hanging_redis_takes_no_run_from_anybody(site: Site, server: Server) -> None:
-    """It answers nobody for longer than a session's lease: no session is reaped, no process restarted, nothing repeated."""
+    """It answers nobody for longer than a session's lease: no session is reaped, no process restarted, nothing repeated.
+
+    Redis hangs for ten seconds; six of silence by a busy machine cost no session, eight no process.
+    """
+    config, jobs = site.path.with_name("tenure.yaml"), site.path.with_name("e2e_jobs.py")
+    config.write_text(config.read_text().replace("session_lease: 2s", "session_lease: 6s"))
+    limits = "from supervisor.app import tree\ntree.AGENT_HANG_S = tree.SCHEDULER_HANG_S = 8.0\n"
+    jobs.write_text(limits + jobs.read_text())
     trees = [site.tree("one"), site.tree("two")]
     site.enqueue("slow-1", "slow-2", job="innocent", seconds=1.0)
     site.wait_for_starts(2)

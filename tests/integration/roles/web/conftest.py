@@ -24,7 +24,7 @@ from supervisor.core.model import Kind, Template
 from supervisor.core.supervision.scoreboard import MAGIC, Board, board_words
 from supervisor.core.supervision.states import ChildState, Phase, SlotState
 from supervisor.roles.child import ChildContext, Listeners
-from supervisor.roles.web import main
+from supervisor.roles.web import cluster_snapshot, main
 from supervisor.settings.sections.models import Settings
 from supervisor.store.client.sync_client import Store
 from supervisor.store.queues.sessions import Sessions
@@ -199,8 +199,16 @@ def more_tokens() -> str:
 
 
 @pytest.fixture
-def api(tree: Any, real_server: RealServer, store: Store, tmp_path: Path, more_tokens: str) -> Any:
+def patient_tree(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> Tree:
+    """A tree whose web child waits for Redis as long as a page may take: one second is short for a busy machine."""
+    monkeypatch.setattr(cluster_snapshot, "WAIT_S", 20.0)
+    return tree
+
+
+@pytest.fixture
+def api(patient_tree: Any, real_server: RealServer, store: Store, tmp_path: Path, more_tokens: str) -> Any:
     """A web child whose reads are closed, and that knows three tokens, and more."""
+    tree = patient_tree
     tokens = tmp_path / "tokens"
     tokens.write_text("# who may\n" + "".join(line(name, scope) for name, scope in TOKENS.items()) + more_tokens)
     tree.redis_url = real_server.url

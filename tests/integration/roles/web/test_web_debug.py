@@ -21,8 +21,9 @@ SCOPES = {"reader": "read", "driver": "operate", "owner": "admin", "tenant": "ad
 
 
 @pytest.fixture
-def start(tree: Any, real_server: RealServer, tmp_path: Path) -> Any:
+def start(patient_tree: Any, real_server: RealServer, tmp_path: Path) -> Any:
     """Return what starts a web child with these settings of ``web``, on loopback, with three tokens."""
+    tree = patient_tree
     with redis.Redis(unix_socket_path=str(real_server.socket), protocol=2) as raw:
         raw.flushall()
     tokens = tmp_path / "tokens"

@@ -43,8 +43,9 @@ def mailbox() -> Iterator[Mailbox]:
 
 
 @pytest.fixture
-def office(tree: Any, real_server: RealServer, mailbox: Mailbox) -> Any:
+def office(patient_tree: Any, real_server: RealServer, mailbox: Mailbox) -> Any:
     """A tree with an empty Redis, whose web child is not started yet."""
+    tree = patient_tree
     with redis.Redis(unix_socket_path=str(real_server.socket), protocol=2) as raw:
         raw.flushall()
     tree.redis_url, tree.mailbox = real_server.url, mailbox

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from supervisor.core.model import Kind, Outcome, ScheduleDef, Template
-from supervisor.roles.web.api import control
+from supervisor.roles.web.api import control, reads
 from supervisor.roles.web.api.routes import PATH
 from supervisor.roles.web.handlers import PAGE_S
 from supervisor.store.election.commands import Answer, Command, Commands, Word
@@ -21,6 +21,13 @@ from tests.kit.builders import StoreCalls, envelope
 from tests.kit.waiting import wait_until
 
 REPLICA = SESSION.partition("/")[0]
+
+
+@pytest.fixture
+def briefly_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A web child that awaits answers of replicas briefly: what is left of a page's 5 s is for a busy machine."""
+    monkeypatch.setattr(control, "ANSWER_S", 0.4)
+    monkeypatch.setattr(reads, "REPORT_WAIT_S", 0.4)
 
 
 def kill(world: StoreCalls, *run_ids: str) -> None:
@@ -148,6 +155,7 @@ def test_a_command_reaches_the_replica_of_a_worker(
         assert (code, shown) == (200, {"replica": REPLICA, "worker": slot or None, "result": "done"})
 
 
+@pytest.mark.usefixtures("briefly_awaited")
 def test_readers_leave_room_for_commands_of_operators(api: Any, world: StoreCalls) -> None:
     """Each look at the workers asks every replica, in the place where a hundred commands may wait."""
     with ThreadPoolExecutor(8) as executor:
@@ -157,13 +165,18 @@ def test_readers_leave_room_for_commands_of_operators(api: Any, world: StoreCall
     assert len(world.run(Commands(KEYS).take(REPLICA))) < 4
 
 
+def test_an_answer_is_awaited_for_less_than_a_page_may_take() -> None:
+    """A command that nobody answers is told to be sent; the page would be an error."""
+    assert max(control.ANSWER_S, reads.REPORT_WAIT_S) < PAGE_S
+
+
+@pytest.mark.usefixtures("briefly_awaited")
 def test_commands_that_nobody_answers_or_that_mean_nobody_say_so(api: Any, world: StoreCalls) -> None:
     """Sent is not done; a worker without a replica that answers is listed with what Redis knows."""
     assert change(api, f"/workers/{SESSION}/recycle", who="owner")[0] == 202
     assert [each["state"] for each in read(api, "/workers")["workers"]] == ["no answer"]
     assert change(api, "/workers/r9/w-0/quiet", who="owner")[0] == 404
     assert change(api, "/workers/r2.1/w-0/1/2/quiet", who="owner")[0] == 404
-    assert control.ANSWER_S < PAGE_S
     del world
 
 
@@ -263,6 +276,7 @@ def test_plugins_are_shown_as_workers_found_them(api: Any, world: StoreCalls) ->
     )
 
 
+@pytest.mark.usefixtures("briefly_awaited")
 @pytest.mark.parametrize("verb", [Word.RELOAD, Word.STOP])
 def test_a_replica_is_told_to_reload_or_stop(api: Any, world: StoreCalls, verb: Word) -> None:
     """By the command that its agent takes; nobody is there to answer here."""

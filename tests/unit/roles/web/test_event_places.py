@@ -92,13 +92,16 @@ class Chatter(asyncio.Queue[Item]):
 
     def __init__(self, end: Callable[[], None]) -> None:
         super().__init__()
-        self._end, self._place = end, 0
-        self._until_s = asyncio.get_running_loop().time() + 10 * handlers.HEARTBEAT_S
+        self._end, self._place, self._passed_s = end, 0, 0.0
+        self._turned_s = asyncio.get_running_loop().time()
 
     async def get(self) -> Item:
         """Return the next one."""
         loop = asyncio.get_running_loop()
-        if loop.time() > self._until_s:
+        turned_s, self._turned_s = self._turned_s, loop.time()
+        # a pause of the machine counts as one turn
+        self._passed_s += min(self._turned_s - turned_s, handlers.HEARTBEAT_S / 10)
+        if self._passed_s > 10 * handlers.HEARTBEAT_S:
             self._end()
         turn = loop.create_future()
         loop.call_soon(lambda: turn.done() or turn.set_result(None))
