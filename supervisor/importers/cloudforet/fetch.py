@@ -203,7 +203,9 @@ def _read_url(target: FetchTarget) -> bytes:
         plain = "; plain http needs sha256" if "url type: http" in str(error.reason) else ""
         is_lasting = "url type" in str(error.reason)
         raise (LastingError if is_lasting else OSError)(f"cannot be reached: {error.reason}{plain}") from None
-    except ssl.SSLEOFError:
+    except ssl.SSLError as error:
+        if not isinstance(error, ssl.SSLEOFError) and error.reason != "UNEXPECTED_EOF_WHILE_READING":
+            raise
         raise OSError("was cut off before its end") from None
     except TimeoutError:
         raise OSError(f"did not answer within {target.timeout_s:g}s") from None

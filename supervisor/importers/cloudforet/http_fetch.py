@@ -11,6 +11,7 @@ from __future__ import annotations
 import http.client
 import io
 import socket
+import ssl
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -58,6 +59,8 @@ class _TimedTlsConnection(_TimedConnection, http.client.HTTPSConnection):
     """The same over TLS, whose end must be told: anybody on the way can end the connection below it."""
 
     def connect(self) -> None:
+        # set by default in early patch versions of Python 3.11 (python/cpython#95494)
+        self._context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF  # type: ignore[attr-defined]
         super().connect()
         self.sock.suppress_ragged_eofs = False  # type: ignore[union-attr]  # an argument of wrap_socket
 

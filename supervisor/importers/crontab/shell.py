@@ -6,13 +6,16 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-_QUOTED = r"""\\.|\$?'[^']*+'|"(?:\\.|\$\([^()]*+\)|[^"\\])*+\""""  # a $( ) in double quotes may hold quotes of its own
+# Possessive repeats would say the same shorter, but match wrongly before Python 3.11.5 (python/cpython#106052).
+_SUBSTITUTION = r"\$\([^()]*\)"  # in double quotes, where it may hold quotes of its own
+_WITHIN = rf"(?:\\.|{_SUBSTITUTION}|(?!{_SUBSTITUTION})[^\"\\])*"
+_QUOTED = rf"""\\.|\$?'[^']*'|"{_WITHIN}\""""
 _TOKEN = re.compile(
     rf"""(?P<comment>\#[^\n]*)|(?P<operator>&&|&>>?|;;?&?|\|[|&]?|[<>]+[&|]?|[&()`])"""
-    rf"""|(?P<word>(?:{_QUOTED}|\(\([^()]*+\)\)|[^\s;&|<>()`'"\\])++)|(?P<unended>["'\\])|\s+""",
+    rf"""|(?P<word>(?:{_QUOTED}|\(\([^()]*\)\)|[^\s;&|<>()`'"\\])+)|(?P<unended>["'\\])|\s+""",
     re.DOTALL,
 )
-_UNQUOTED = re.compile(r"""'([^']*)'|"((?:\\.|\$\([^()]*+\)|[^"\\])*+)"|\\(.)""", re.DOTALL)
+_UNQUOTED = re.compile(rf"""'([^']*)'|"({_WITHIN})"|\\(.)""", re.DOTALL)
 
 
 class ShellToken(NamedTuple):
