@@ -127,7 +127,10 @@ def test_an_address_of_a_family_that_this_machine_lacks_is_passed_over(
 @pytest.mark.parametrize(
     ("entry", "why"),
     [
-        ("{url: '{server}/absent.yaml', timeout: 20s, {pin}}", "answered 404; correct it, or write {url: …"),
+        (
+            "{url: '{server}/absent.yaml', timeout: 20s, {pin}}",
+            "answered 404; correct it, or write {url: …, optional: true}",
+        ),
         ("{url: '{server}/large', timeout: 20s, {pin}}", "is larger than 8 MiB"),
         ("{url: '{server}/elsewhere', timeout: 20s, {pin}}", "answered 302"),
         ("{url: '{server}/never', timeout: 1500ms, {pin}}", "did not answer within 1.5s"),
