@@ -204,6 +204,7 @@ def _read_url(target: FetchTarget) -> bytes:
         is_lasting = "url type" in str(error.reason)
         raise (LastingError if is_lasting else OSError)(f"cannot be reached: {error.reason}{plain}") from None
     except ssl.SSLError as error:
+        # early patch versions of Python 3.11 tell an unexpected end by the reason alone
         if not isinstance(error, ssl.SSLEOFError) and error.reason != "UNEXPECTED_EOF_WHILE_READING":
             raise
         raise OSError("was cut off before its end") from None

@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 # Possessive repeats would say the same shorter, but match wrongly before Python 3.11.5 (python/cpython#106052).
 _SUBSTITUTION = r"\$\([^()]*\)"  # in double quotes, where it may hold quotes of its own
-_WITHIN = rf"(?:\\.|{_SUBSTITUTION}|(?!{_SUBSTITUTION})[^\"\\])*"
-_QUOTED = rf"""\\.|\$?'[^']*'|"{_WITHIN}\""""
+_IN_DOUBLE_QUOTES = rf"(?:\\.|{_SUBSTITUTION}|(?!{_SUBSTITUTION})[^\"\\])*"
+_QUOTED = rf"""\\.|\$?'[^']*'|"{_IN_DOUBLE_QUOTES}\""""
 _TOKEN = re.compile(
     rf"""(?P<comment>\#[^\n]*)|(?P<operator>&&|&>>?|;;?&?|\|[|&]?|[<>]+[&|]?|[&()`])"""
     rf"""|(?P<word>(?:{_QUOTED}|\(\([^()]*\)\)|[^\s;&|<>()`'"\\])+)|(?P<unended>["'\\])|\s+""",
     re.DOTALL,
 )
-_UNQUOTED = re.compile(rf"""'([^']*)'|"({_WITHIN})"|\\(.)""", re.DOTALL)
+_UNQUOTED = re.compile(rf"""'([^']*)'|"({_IN_DOUBLE_QUOTES})"|\\(.)""", re.DOTALL)
 
 
 class ShellToken(NamedTuple):

@@ -35,14 +35,18 @@ _signal_stack: list[ctypes.Array[ctypes.c_char]] = []
 _own_score: list[int] = []  # descriptor of the score of a process that is closed to inspection
 
 
+def _checked(call: str, answer: int) -> int:
+    """Return the answer of a system call; raise OSError with its ``errno`` where it failed."""
+    if answer < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{call}: {os.strerror(number)}")
+    return answer
+
+
 def _prctl(option: int, argument: int | bytes) -> int:
     value = ctypes.c_char_p(argument) if isinstance(argument, bytes) else ctypes.c_ulong(argument)
     zero = ctypes.c_ulong(0)
-    answer: int = _libc.prctl(ctypes.c_int(option), value, zero, zero, zero)
-    if answer < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"prctl({option}): {os.strerror(number)}")
-    return answer
+    return _checked(f"prctl({option})", _libc.prctl(ctypes.c_int(option), value, zero, zero, zero))
 
 
 def die_with_parent(signal_number: int) -> None:
@@ -81,9 +85,7 @@ def widen_signal_stack() -> None:
         memory = mmap.mmap(-1, _SIGNAL_STACK_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         _signal_stack.append((ctypes.c_char * _SIGNAL_STACK_BYTES).from_buffer(memory))
     stack = _SignalStack(ctypes.addressof(_signal_stack[0]), 0, _SIGNAL_STACK_BYTES)
-    if _libc.sigaltstack(ctypes.byref(stack), None) < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"sigaltstack: {os.strerror(number)}")
+    _checked("sigaltstack", _libc.sigaltstack(ctypes.byref(stack), None))
 
 
 def sealed_memory(name: str, content: bytes) -> int:
