@@ -42,6 +42,7 @@ def slow(path: str, seconds: float, ctx: Context) -> None:
 
 ELECTION = "{lease_duration: 6s, renew_period: 400ms, renew_timeout: 400ms}"
 """A lease that a busy machine does not end: tests count terms."""
+RENEWALS = 18  # take longer than that lease
 
 CONFIG = """
 version: 1

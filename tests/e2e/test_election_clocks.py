@@ -15,15 +15,13 @@ from supervisor.settings.sections.models import RedisSettings
 from supervisor.store.client.sync_client import Store
 from tests.e2e.clock_shim import ClockShim
 from tests.e2e.clusters import Cluster
+from tests.e2e.pairs import RENEWALS
 from tests.e2e.servers import Server
 from tests.e2e.trees import Tree
 from tests.kit.waiting import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 HOUR_S = 3600
-# The default duration of a lease: a shorter one may run out by itself where a busy machine lets a tree wait.
-ELECTION = "{lease_duration: 5s, renew_period: 400ms, renew_timeout: 400ms}"
-RENEWALS = 13  # take longer than a lease
 CLOCK = SystemClock()
 
 
@@ -38,7 +36,7 @@ def cluster(start: Callable[..., Tree], short_directory: Path, shim: ClockShim) 
     """Two replicas on a server whose clock the test holds."""
     server = Server(short_directory, environ=shim.environ)
     store = Store.connect(server.url, settings=RedisSettings(), name="e2e", timeout_s=20)
-    yield Cluster(start, short_directory, server.url, store, election=ELECTION)
+    yield Cluster(start, short_directory, server.url, store)
     store.close()
     server.kill()
 

@@ -14,14 +14,13 @@ from supervisor.store.client.sync_client import Store
 from supervisor.store.keys import Keys
 from supervisor.store.queues.runs import Queues
 from tests.e2e.clusters import Cluster
-from tests.e2e.pairs import ELECTION
+from tests.e2e.pairs import ELECTION, RENEWALS
 from tests.e2e.servers import Server
 from tests.e2e.trees import Tree, tenure
 from tests.kit.waiting import wait_until
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 HOLD = ELECTION.replace("}", ", on_data_loss: hold}")
-RENEWALS = 18  # take longer than a lease
 SLOW_S = 4.0
 
 
